@@ -138,6 +138,8 @@ OTHERS = {
     "session_messages.MAX_LINES",
     "session_messages.MAX_PREVIEW",
     "session_messages.MAX_TITLE",
+    "session_messages.MAX_WRAPPER",
+    "session_messages.MAX_WRAPPER_ENDS",
     "session_reader.MAX_DISK_TURNS",
     "session_routes.MAX_LISTED_SESSIONS",
     "session_compaction.MAX_COMPARED_SESSIONS",

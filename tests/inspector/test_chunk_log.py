@@ -23,6 +23,7 @@ def test_chunks_are_read_as_they_came(chunks: list[bytes], start: int, closings:
             log.close_block()
     found = log.chunks_from(start)
     assert [chunk for _, chunk in found] == chunks[start:]
+    assert [log.chunks_from(start, limit) for limit in range(5)] == [found[:limit] for limit in range(5)]
     assert [at for at, _ in found] == sorted(at for at, _ in found)
     assert log.count_bytes() == sum(map(len, chunks))
     assert (log.last_time is None) == (not chunks)

@@ -15,7 +15,7 @@ from penstock._inspector import turn_sessions as ts
 from penstock._inspector.session_digests import AnswerDigest, MessageDigest
 from penstock._inspector.session_messages import (
     MessageDigester,
-    edge_lines,
+    digest_edge_lines,
     read_answer,
     read_request,
     session_title,
@@ -350,7 +350,7 @@ def test_the_answer_is_recognised_in_the_next_request() -> None:
     messages = read_messages(body, "anthropic")
     answer = read_answer(source)
     assert answer.digest == MessageDigester().digest_messages(messages)[1].digest
-    assert edge_lines(messages) & answer.lines
+    assert digest_edge_lines(messages) & answer.lines
     assert read_answer(TraceSource("openai-chat", [])) == AnswerDigest(
         read_answer(TraceSource("openai-chat", [])).digest
     )
@@ -369,7 +369,7 @@ SUMMARY = "The user wants a parser: its tests are in tests/parser, and two of th
 @pytest.mark.parametrize("answer", [SUMMARY, f"<summary>{SUMMARY}</summary>", f"Of course.\n{SUMMARY}\nIs it right?"])
 def test_a_summary_is_found_in_what_the_client_puts_around_it(answer: str, opening: str) -> None:
     def lines(text: str) -> frozenset[bytes]:
-        return edge_lines(read_messages(anthropic({"role": "user", "content": text}), "anthropic"))
+        return digest_edge_lines(read_messages(anthropic({"role": "user", "content": text}), "anthropic"))
 
     assert lines(opening) & lines(answer)
     assert not lines(opening.replace("parser", "lexer")) & lines(answer)

@@ -89,8 +89,8 @@ class ChunkLog(msgspec.Struct, eq=False):
         """Returns the bytes of all chunks."""
         return sum(map(_count_bytes, self._read_blocks()))
 
-    def chunks_from(self, start: int) -> list[tuple[float, bytes]]:
-        """Returns the chunks from an index on, with their times by the monotonic clock."""
+    def chunks_from(self, start: int, limit: int | None = None) -> list[tuple[float, bytes]]:
+        """Returns the chunks from an index on, at most `limit`, with their times by the monotonic clock."""
         found: list[tuple[float, bytes]] = []
         count = 0
         for block in self._read_blocks():
@@ -99,7 +99,9 @@ class ChunkLog(msgspec.Struct, eq=False):
                 first = max(0, start - count)
                 found += zip(block.times[first:], _split(block)[first:], strict=True)
             count += chunk_count
-        return found
+            if limit is not None and len(found) >= limit:
+                break
+        return found[:limit]
 
 
 def _make_block(times: list[float], chunks: list[bytes]) -> _Block:

@@ -284,10 +284,10 @@ class TurnCapture(RequestCapture, eq=False, kw_only=True):
         last = self.chunks.last_time
         return self.chunks.count_bytes(), self.time + last - self._incoming.started if last is not None else None
 
-    def chunks_from(self, start: int) -> list[tuple[float | None, bytes]]:
-        """Returns the chunks from an index on, with their times."""
+    def chunks_from(self, start: int, limit: int | None = None) -> list[tuple[float | None, bytes]]:
+        """Returns the chunks from an index on, at most `limit`, with their times."""
         started = self._incoming.started
-        return [(round(at - started, 6), chunk) for at, chunk in self.chunks.chunks_from(start)]
+        return [(round(at - started, 6), chunk) for at, chunk in self.chunks.chunks_from(start, limit)]
 
     @property
     def cut(self) -> bool:

@@ -19,7 +19,7 @@ MIN_DISTINCT_CHARACTERS = 40  # of an answer that identifies a session by itself
 
 
 def find_compacted(sessions: Iterable[TurnSession], turn: SessionTurn) -> TurnSession | None:
-    """Returns the session whose newest answer is in the turn, as a message or as lines of its first words."""
+    """Returns the session whose newest answer is in the turn: as a message, or as lines of its first or last ones."""
     if not turn.messages:
         return None
     kept = _distinct_answers(turn)

@@ -35,15 +35,16 @@ if TYPE_CHECKING:
 
 MAX_PREVIEW = 120  # characters of a call's arguments
 MAX_TITLE = 160  # characters of the user's first words
-MAX_LINES = 2_000  # lines of the first messages that are searched for a summary
+MAX_LINES = 2_000  # lines of the first and last messages that are searched for a summary
 MIN_LINE = 32  # characters of a line that counts
 EDGE_MESSAGES = 3  # at the beginning and at the end, that a summary may be in
-MAX_FRAME, MAX_FRAMES = 160, 4  # characters of what a client puts around a summary, and places where it may end
-_FRAME_START = re.compile(r"[:>\"\u201c]\s*+(?![\s\"<\u201c])")
-_FRAME_END = re.compile(r"[\"\u201d]?(?:(?<!\s)\s*+</[a-zA-Z][\w-]{0,40}>)?\Z")
+MAX_WRAPPER = 160  # characters of what a client puts before or behind a summary
+MAX_WRAPPER_ENDS = 4  # places where the words before a summary may end
+_WRAPPER_START = re.compile(r"[:>\"\u201c]\s*+(?![\s\"<\u201c])")
+_WRAPPER_END = re.compile(r"[\"\u201d]?(?:(?<!\s)\s*+</[a-zA-Z][\w-]{0,40}>)?\Z")
 _LIST = re.compile(rb'"(messages|input|contents)"\s*:\s*\[')
 _RESPONSE_ID = re.compile(rb'"id"\s*:\s*"([^"\\]{1,200})"')
-_ID_CHUNKS, _ID_BYTES = 4, 8192  # of an answer, which the id is in
+ID_CHUNKS, _ID_BYTES = 4, 8192  # of an answer, which the id is in
 _SEPARATORS = ", \t\r\n"
 _TAGGED = re.compile(r"<[a-zA-Z][^<>]*>")
 _encode_sorted = msgspec.json.Encoder(order="deterministic").encode
@@ -51,14 +52,14 @@ _decoder = json.JSONDecoder(strict=False)
 
 
 class RequestMessages(NamedTuple):
-    """What the grouping needs of a request. `messages` are without system messages, which `frame` is the digest of.
+    """What the grouping needs of a request. `messages` are without the system messages; `system_digest` is theirs.
 
-    `response`: the id of the response that the request goes on from, if it leaves the conversation out.
+    `previous_response`: the id of the response that the request goes on from, if it leaves the conversation out.
     """
 
     messages: list[Message]
-    frame: bytes = b""
-    response: str = ""
+    system_digest: bytes = b""
+    previous_response: str = ""
 
 
 def read_request(request: bytes, protocol: str, *, cut: bool = False) -> RequestMessages:
@@ -70,7 +71,7 @@ def read_request(request: bytes, protocol: str, *, cut: bool = False) -> Request
     if not isinstance(parsed, dict):
         return RequestMessages([])
     body = cast("Object", parsed)
-    named = body.get(PREVIOUS_ID) if protocol == RESPONSES else None
+    previous = body.get(PREVIOUS_ID) if protocol == RESPONSES else None
     if protocol == RESPONSES and isinstance(body.get("input"), list):
         body = {**body, "input": expand_compactions(body["input"])}
     try:
@@ -79,7 +80,7 @@ def read_request(request: bytes, protocol: str, *, cut: bool = False) -> Request
         return RequestMessages([])
     system = [digest_message(message) for message in found if message.role == "system"]
     messages = [message for message in found if message.role != "system"][:MAX_CHAINED_MESSAGES]
-    return RequestMessages(messages, digest_bytes(b"".join(system)), named if isinstance(named, str) else "")
+    return RequestMessages(messages, digest_bytes(b"".join(system)), previous if isinstance(previous, str) else "")
 
 
 def _parse_beginning(request: bytes) -> dict[str, Any] | None:
@@ -183,8 +184,8 @@ def read_answer(source: TraceSource) -> AnswerDigest:
 
 
 def read_response_id(chunks: list[tuple[float | None, bytes]]) -> str:
-    """Returns the id in an answer of the Responses API; empty if none is at its beginning."""
-    found = _RESPONSE_ID.search(b"".join(chunk for _, chunk in chunks[:_ID_CHUNKS])[:_ID_BYTES])
+    """Returns the id in the first chunks of an answer of the Responses API; empty if there is none."""
+    found = _RESPONSE_ID.search(b"".join(chunk for _, chunk in chunks)[:_ID_BYTES])
     return found[1].decode("ascii", "replace") if found is not None else ""
 
 
@@ -197,7 +198,7 @@ def answer_parts(source: TraceSource) -> list[Any]:
     return fold.whole_turn().parts if fold.turns else []
 
 
-def edge_lines(messages: list[Message]) -> frozenset[bytes]:
+def digest_edge_lines(messages: list[Message]) -> frozenset[bytes]:
     """Returns the digests of the lines of a conversation's first and last messages: one may be a summary."""
     edges = messages if len(messages) <= 2 * EDGE_MESSAGES else messages[:EDGE_MESSAGES] + messages[-EDGE_MESSAGES:]
     texts = (
@@ -209,18 +210,18 @@ def edge_lines(messages: list[Message]) -> frozenset[bytes]:
 def _line_digests(texts: Iterable[str]) -> Iterator[bytes]:
     lines = (line.strip() for text in texts for line in text.splitlines())
     for line, _ in zip((line for line in lines if len(line) >= MIN_LINE), range(MAX_LINES), strict=False):
-        for words in _without_frame(line):
+        for words in _strip_summary_wrapper(line):
             yield digest_bytes(words.encode("utf-8", "surrogatepass"))
 
 
-def _without_frame(line: str) -> set[str]:
+def _strip_summary_wrapper(line: str) -> set[str]:
     """Returns a line, and what is left of it without words, a tag or a quote that a client has put around it.
 
     "Summary: " is such words, "<summary>" such a tag.
     """
-    end = _FRAME_END.search(line, max(0, len(line) - MAX_FRAME))
+    end = _WRAPPER_END.search(line, max(0, len(line) - MAX_WRAPPER))
     inner = line[: end.start()] if end is not None else line
-    starts = [found.end() for found in islice(_FRAME_START.finditer(line, 0, MAX_FRAME), MAX_FRAMES)]
+    starts = [found.end() for found in islice(_WRAPPER_START.finditer(line, 0, MAX_WRAPPER), MAX_WRAPPER_ENDS)]
     rests = {inner[start:] for start in (0, *starts)}
     return {line} | {rest for rest in rests if len(rest) >= MIN_LINE}
 

@@ -15,8 +15,9 @@ from penstock._gateway.endpoints.stored_responses import RESPONSES
 from penstock._inspector.kept_turn import KeptTurn
 from penstock._inspector.session_digests import AnswerDigest, CallDigest
 from penstock._inspector.session_messages import (
+    ID_CHUNKS,
     MessageDigester,
-    edge_lines,
+    digest_edge_lines,
     read_answer,
     read_request,
     read_response_id,
@@ -147,9 +148,9 @@ class SessionReader:
             if name not in self._on_disk:
                 fresh += self._read_from_disk(name)
         for turn in sorted(fresh, key=lambda one: one.time):
-            if turn.named:
-                own = turn.named.removeprefix(ID_PREFIX)  # if it is not the provider's
-                turn.named = self._responses.get((turn.scope.tenant, turn.named), own)
+            if turn.previous_response:
+                own = turn.previous_response.removeprefix(ID_PREFIX)  # if it is not the provider's
+                turn.previous_response = self._responses.get((turn.scope.tenant, turn.previous_response), own)
             self._index.add_turn(turn)
 
     def _forget(self, gone: set[str]) -> None:
@@ -182,7 +183,7 @@ class SessionReader:
         if row.operation not in OPERATIONS:
             return []
         protocol, secrets = turn.request_protocol, turn.known_secrets()
-        messages, frame, response = read_request(turn.request, protocol, cut=turn.request_cut)
+        messages, system_digest, previous_response = read_request(turn.request, protocol, cut=turn.request_cut)
         self.titles[turn.id] = session_title(messages, secrets)
         made = SessionTurn(
             id=turn.id,
@@ -190,8 +191,8 @@ class SessionReader:
             time=began,
             messages=self._digester.digest_messages(messages, secrets),
             protocol=protocol,
-            frame=frame,
-            named=response,
+            system_digest=system_digest,
+            previous_response=previous_response,
             read_answer=partial(self._read_answer, turn.id),
             read_lines=partial(self._read_lines, turn.id),
         )
@@ -204,8 +205,10 @@ class SessionReader:
         row = found.to_row()
         turn.ended, turn.failed = turn.time + (row.duration or 0.0), row.state != "finish"
         if found.answer_protocol == RESPONSES:  # else the client got the gateway's id
-            response = read_response_id(found.chunks if isinstance(found, KeptTurn) else found.chunks_from(0))
-            self._responses[turn.scope.tenant, response] = turn.id
+            begin = found.chunks[:ID_CHUNKS] if isinstance(found, KeptTurn) else found.chunks_from(0, ID_CHUNKS)
+            response = read_response_id(begin)
+            if response:
+                self._responses[turn.scope.tenant, response] = turn.id
 
     def _read_answer(self, id: str) -> AnswerDigest:
         turn = self._captures.find_turn(id, None)
@@ -215,7 +218,7 @@ class SessionReader:
         turn = self._captures.find_turn(id, None)
         if turn is None:
             return frozenset()
-        return edge_lines(read_request(turn.request, turn.request_protocol, cut=turn.request_cut).messages)
+        return digest_edge_lines(read_request(turn.request, turn.request_protocol, cut=turn.request_cut).messages)
 
 
 def _longest_silence(capture: TurnCapture) -> tuple[float, float]:

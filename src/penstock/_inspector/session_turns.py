@@ -31,10 +31,10 @@ def _no_answer() -> AnswerDigest:
 class SessionTurn(msgspec.Struct, eq=False):
     """A turn as the grouping sees it. `ended` is None while it runs. `add_turn` sets the fields below the functions.
 
-    `frame` is the digest of its system messages, `named` the turn whose response the request names, if any.
+    `system_digest` is that of its system messages. `previous_response`: the turn whose response the request names.
 
     `read_answer` and `read_lines` are only called where messages do not suffice: the answer must be decoded for it.
-    `read_lines` returns the digests of the lines of the turn's first messages.
+    `read_lines` returns the digests of the lines of the turn's first and last messages.
     """
 
     id: str
@@ -44,8 +44,8 @@ class SessionTurn(msgspec.Struct, eq=False):
     failed: bool = False
     messages: tuple[MessageDigest, ...] = ()
     protocol: str = ""
-    frame: bytes = b""
-    named: str = ""
+    system_digest: bytes = b""
+    previous_response: str = ""
     read_answer: Callable[[], AnswerDigest] = _no_answer
     read_lines: Callable[[], frozenset[bytes]] = frozenset
     session: str = ""
@@ -54,6 +54,10 @@ class SessionTurn(msgspec.Struct, eq=False):
     shared: int = 0  # messages that it shares with the previous turn
     digest: bytes = b""  # of all its messages
     answer: bytes = b""  # the digest of its answer, once it was decoded
+
+    def is_like(self, other: SessionTurn) -> bool:
+        """True if both have the same protocol and the same system messages."""
+        return (self.protocol, self.system_digest) == (other.protocol, other.system_digest)
 
     def has_answer(self, message: MessageDigest) -> bool:
         """True if the message is the answer of this turn."""

@@ -4,7 +4,7 @@ Clients send the whole conversation with every turn, so a turn belongs to the se
 prefix of its own. Only digests of messages are compared. System messages are left out: clients put the date and other
 things that change into them.
 
-Five things make it harder:
+These cases are harder:
 
 - A retry sends the same messages again. It stays in the session.
 - An edited message, or one that the client takes away, leaves a shorter common prefix. It counts if an answer of the
@@ -60,12 +60,15 @@ class SessionIndex:
 
     def add_turn(self, turn: SessionTurn) -> TurnSession:
         """Adds a turn to its session, or begins a session."""
-        named = self._find_named(turn)
-        before = (*named.messages, _answer_message(named)) if named is not None else ()
+        previous = self._find_response_turn(turn)
+        before = (*previous.messages, _answer_message(previous)) if previous is not None else ()
         turn.messages = (*before, *turn.messages)[:MAX_CHAINED_MESSAGES]
         prefixes = chain_digests(turn)
         turn.digest = prefixes[-1] if prefixes else b""
-        match = self._match_named(turn, named) if named is not None else self._match_messages(turn, prefixes)
+        if previous is not None:
+            match: _Match | None = self._match_previous_response(turn, previous)
+        else:
+            match = self._match_messages(turn, prefixes)
         if match is not None and match.link == "edit" and is_compacted(turn, match.session.last, match.shared):
             match = match._replace(link="compact")
         if match is None or match.link == "fork":
@@ -90,21 +93,21 @@ class SessionIndex:
 
     # ── matching ──────────────────────────────────────────────────────────────────────────────────
 
-    def _find_named(self, turn: SessionTurn) -> SessionTurn | None:
+    def _find_response_turn(self, turn: SessionTurn) -> SessionTurn | None:
         """Returns the turn whose response the request names, if it is known and of the same client and key."""
-        named = self.turns.get(turn.named)
-        return named if named is not None and named.scope == turn.scope else None
+        found = self.turns.get(turn.previous_response)
+        return found if found is not None and found.scope == turn.scope else None
 
-    def _match_named(self, turn: SessionTurn, named: SessionTurn) -> _Match:
+    def _match_previous_response(self, turn: SessionTurn, previous: SessionTurn) -> _Match:
         """The turn goes on from a turn that it names, or sends again what went on from there."""
         earlier = [self.turns[one] for one in self._requests.get(turn.digest, ())]
         again = self._match_same_request(turn, earlier, has_answer=True)
         if again is not None:
             return again
-        session, shared = self.sessions[named.session], min(len(named.messages), len(turn.messages))
-        if session.is_busy_at(turn.time, except_for=named.id):
-            return _Match(session, named, shared, "fork")
-        return _Match(session, named, shared, "continue" if session.last is named else "edit")
+        session, shared = self.sessions[previous.session], min(len(previous.messages), len(turn.messages))
+        if session.is_busy_at(turn.time, except_for=previous.id):
+            return _Match(session, previous, shared, "fork")
+        return _Match(session, previous, shared, "continue" if session.last is previous else "edit")
 
     def _match_messages(self, turn: SessionTurn, prefixes: list[bytes]) -> _Match | None:
         return self._match_prefix(turn, prefixes) or self._match_answers(turn) or self._match_summary(turn)
@@ -138,8 +141,7 @@ class SessionIndex:
                     return _Match(session, one, len(turn.messages), "fork")
                 continue
             recent = turn.time - (one.ended or one.time) <= RETRY_SECONDS
-            alike = (one.protocol, one.frame) == (turn.protocol, turn.frame)
-            if has_answer or (one.failed and recent and alike and session.last is one):
+            if has_answer or (one.failed and recent and one.is_like(turn) and session.last is one):
                 return _Match(session, one, len(turn.messages), "retry")
         return None
 
@@ -148,13 +150,13 @@ class SessionIndex:
 
         That session has begun after the other turn, or speaks the protocol of this one while the other does not.
         """
-        is_like_same = (same.protocol, same.frame) == (turn.protocol, turn.frame)
+        is_like_same = same.is_like(turn)
         for shared in range(len(prefixes) - 1, 0, -1):
             for one in (self.turns[id] for id in reversed(self._requests.get(prefixes[shared - 1], ()))):  # noqa: A001
                 if is_like_same and one.time <= same.time:
                     break
-                session, alike = self.sessions[one.session], (one.protocol, one.frame) == (turn.protocol, turn.frame)
-                if alike and session.last is one and one.has_answer(turn.messages[shared]):
+                session = self.sessions[one.session]
+                if one.is_like(turn) and session.last is one and one.has_answer(turn.messages[shared]):
                     busy = session.is_busy_at(turn.time, except_for=one.id)
                     return None if busy else _Match(session, one, shared, "continue")
         return None
@@ -175,8 +177,8 @@ class SessionIndex:
         if not possible:
             return None
         best = max(possible, key=lambda one: (
-            one.id in answered, not is_busy(one), one.protocol == turn.protocol, one.frame == turn.frame,
-            self.sessions[one.session].last is one, one.time,
+            one.id in answered, not is_busy(one), one.protocol == turn.protocol,
+            one.system_digest == turn.system_digest, self.sessions[one.session].last is one, one.time,
         ))  # fmt: skip
         session = self.sessions[best.session]
         if is_busy(best):
@@ -202,7 +204,7 @@ class SessionIndex:
         return None
 
     def _match_summary(self, turn: SessionTurn) -> _Match | None:
-        """The turn has the newest answer of a session, or begins with lines of it: a summary that was asked for."""
+        """The turn has the newest answer of a session, or lines of it in its first or last messages: a summary."""
         session = find_compacted(reversed(self.sessions.values()), turn)
         return _Match(session, session.last, 0, "compact") if session is not None else None
 
