@@ -16,8 +16,9 @@ from penstock._client import timeline as bounds
 from penstock._client.display import build_answer_timeline, render_line
 from penstock._client.display_html import render_html
 from penstock._client.display_terminal import render_rich
-from penstock._client.timeline import Timeline, format_cost, format_seconds, format_usage, reveal_controls
+from penstock._client.timeline import Timeline, format_cost, format_seconds, format_usage
 from penstock._fold import fold_all
+from penstock._printable_text import reveal_controls
 from penstock.testing import play, scripts
 from tests.inspector.axe import serious
 from tests.inspector.conftest import SHOTS

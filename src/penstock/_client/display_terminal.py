@@ -21,10 +21,10 @@ from penstock._client.timeline import (
     format_seconds,
     format_usage,
     join_facts,
-    reveal_controls,
     shorten,
     timeline_facts,
 )
+from penstock._printable_text import reveal_controls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

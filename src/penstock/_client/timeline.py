@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from penstock import events as ev
 from penstock._aisdk import SDK
+from penstock._printable_text import reveal_controls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -27,24 +28,7 @@ PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 RowKind: TypeAlias = Literal["text", "refusal", "reasoning", "call", "file", "source"]
 _BOUNDS: dict[RowKind, int] = {"reasoning": REASONING_CHARACTERS, "call": CALL_CHARACTERS, "source": URL_CHARACTERS}
-# Control characters, marks that change the direction of text, invisible characters and lone surrogates. Joiners
-# (U+200C, U+200D) stay: emoji and many scripts need them.
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\ud800-\udfff\U000e0000-\U000e007f]"
-)
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
-
-
-def reveal_controls(text: str) -> str:
-    """Returns the text with hidden and control characters made visible, so that no terminal or page obeys them."""
-    return _HIDDEN.sub(_picture_of, text.replace("\r\n", "\n"))
-
-
-def _picture_of(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    # A lone surrogate cannot be encoded, so that a notebook could not even send it.
-    return "\N{REPLACEMENT CHARACTER}" if 0xD800 <= code <= 0xDFFF else f"⟨U+{code:04X}⟩"  # noqa: PLR2004
 
 
 def shorten(text: str, length: int) -> str:

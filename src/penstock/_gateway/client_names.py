@@ -10,6 +10,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from penstock._printable_text import reveal_controls
 from penstock._providers.registry import is_own_agent
 from penstock._redaction import redact, redact_range
 
@@ -55,7 +56,8 @@ def _name_program(name: str, agents: str, sent: str, known: tuple[str, ...]) -> 
     if name and is_own_agent(agents, sent):
         return ClientName(name)
     searched = sent[: MAX_AGENT + max(_LOOKAHEAD, *map(len, known), 0)]
-    agent = _show_controls(redact(redact_range(searched, 0, MAX_AGENT, known), known))[:MAX_AGENT]
+    agent = redact(redact_range(searched, 0, MAX_AGENT, known), known)
+    agent = reveal_controls(agent.replace("\t", " "))[:MAX_AGENT]
     return ClientName(product_name(agent) or name, agent)
 
 
@@ -70,10 +72,3 @@ def product_name(agent: str) -> str:
         named = {product.lower(): product for product in products}
         found = next((named[browser] for browser in _BROWSERS if browser in named), products[0] if products else words)
     return found if len(found) <= MAX_NAME else f"{found[: MAX_NAME - 1]}…"
-
-
-def _show_controls(text: str) -> str:
-    """Return a text whose control characters can be seen, and change nothing."""
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
