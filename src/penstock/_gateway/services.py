@@ -84,14 +84,7 @@ class Services:
         self.started_with: GatewayConfig = self.config  # settings that a reload cannot change are compared with these
         delta_templates.enabled = self.config.features.fast_path
         self.env: Mapping[str, str] = live(env)  # read at every use: flags and stored keys may change
-        self.editor_keys: EditorKeys = EditorKeys(self.env)
-        self.custom_providers: CustomProviders = CustomProviders(self.config.data)
-        watcher = CustomProvidersWatcher(self.custom_providers, self.apply_providers)
-        self.custom_providers_watcher: CustomProvidersWatcher = watcher
-        self.file_engine: Config = self.config.engine  # of the file, without what an admin or an editor adds
-        if router is None:
-            self.config = replace(self.config, engine=self._merge_providers())
-            router = Router(engine_config(self.config), env=self.env, engines=_plain_engines(self.config))
+        router = self._load_providers(router)
         self.config_status: ConfigStatus = ConfigStatus()
         self.config_watcher: ConfigWatcher[Any] | None = None
         self.revision: int = 0  # changes of configuration and keys since the start
@@ -105,21 +98,8 @@ class Services:
         self.limits: CallerLimits = self._open_limits()
         self.budget: DailyBudget = DailyBudget(self.journal, self.env)
         self.recorder: Recorder = self.telemetry.recorder
-        self.reasoning_store: ReasoningStore = self.telemetry.state.reasoning
-        self.response_store: StoredResponses = StoredResponses(self.telemetry.state.responses, lambda: uuid.uuid4().hex)
-        self.background: BackgroundResponses = BackgroundResponses()
-        self.resume: StreamResume = StreamResume(self.config)
-        self.response_reads: StoredResponseReads = StoredResponseReads(
-            self.telemetry.state, self.response_store, self.resume, self.config.stores
-        )
-        self.conversion_thread: ConversionThread = ConversionThread()
-        upstream = GatewayUpstream(self.config, self.env, self.reasoning_store, self.conversion_thread, router)
-        self.upstream: GatewayUpstream = upstream
-        self.cache: TurnCache = TurnCache(self.config, upstream)
-        self.catalogue: ModelCatalogue = ModelCatalogue(self.upstream)
-        self.estimators: TokenEstimators = TokenEstimators(self.config, self.telemetry.database)
-        self.bounds: UsageBounds = UsageBounds(self.upstream, self.catalogue, self.estimators)
-        self.estimates: TurnEstimates = TurnEstimates(self.config, self.estimators, self.journal.rows)
+        self._open_stores()
+        self._open_upstream(router)
         self.active: set[CancellableTask] = set()  # requests that are not answered yet
         self.closing: asyncio.Event = asyncio.Event()  # the server accepts no more requests
         self.stopped: bool = False  # unfinished answers have been ended
@@ -132,6 +112,37 @@ class Services:
         self._client_headers = tuple({name for row in clients().values() for name in row.headers})
         self.limit_gauges: LimitGauges = LimitGauges(self.limits, self.list_limits, self.metrics.models.redact)
         self._register_metrics()
+
+    def _load_providers(self, router: Router | None) -> Router:
+        """Read what an admin or an editor adds to the providers. Return the router, a new one unless it is given."""
+        self.editor_keys: EditorKeys = EditorKeys(self.env)
+        self.custom_providers: CustomProviders = CustomProviders(self.config.data)
+        watcher = CustomProvidersWatcher(self.custom_providers, self.apply_providers)
+        self.custom_providers_watcher: CustomProvidersWatcher = watcher
+        self.file_engine: Config = self.config.engine  # of the file, without what an admin or an editor adds
+        if router is not None:
+            return router
+        self.config = replace(self.config, engine=self._merge_providers())
+        return Router(engine_config(self.config), env=self.env, engines=_plain_engines(self.config))
+
+    def _open_stores(self) -> None:
+        self.reasoning_store: ReasoningStore = self.telemetry.state.reasoning
+        self.response_store: StoredResponses = StoredResponses(self.telemetry.state.responses, lambda: uuid.uuid4().hex)
+        self.background: BackgroundResponses = BackgroundResponses()
+        self.resume: StreamResume = StreamResume(self.config)
+        self.response_reads: StoredResponseReads = StoredResponseReads(
+            self.telemetry.state, self.response_store, self.resume, self.config.stores
+        )
+
+    def _open_upstream(self, router: Router) -> None:
+        self.conversion_thread: ConversionThread = ConversionThread()
+        upstream = GatewayUpstream(self.config, self.env, self.reasoning_store, self.conversion_thread, router)
+        self.upstream: GatewayUpstream = upstream
+        self.cache: TurnCache = TurnCache(self.config, upstream)
+        self.catalogue: ModelCatalogue = ModelCatalogue(self.upstream)
+        self.estimators: TokenEstimators = TokenEstimators(self.config, self.telemetry.database)
+        self.bounds: UsageBounds = UsageBounds(self.upstream, self.catalogue, self.estimators)
+        self.estimates: TurnEstimates = TurnEstimates(self.config, self.estimators, self.journal.rows)
 
     def list_limits(self) -> Iterator[LimitScope]:
         """Yield everybody who has limits."""

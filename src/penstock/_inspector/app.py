@@ -67,32 +67,18 @@ class Inspector:
             ("GET", "turns"): listing.turns,
             ("GET", "complete"): listing.complete,
             ("GET", "previews"): listing.previews,
-            ("GET", "turns/*"): turns.turn,
-            ("GET", "turns/*/follow"): turns.follow,
-            ("GET", "turns/*/export"): turns.export,
-            ("GET", "turns/*/breakdown"): turns.breakdown,
-            ("GET", "turns/*/request"): requests.request,
-            ("GET", "turns/*/copy"): act.copy,
-            ("GET", "turns/*/headers"): act.headers,
-            ("GET", "turns/*/frames/*"): partial(turns.text, "frame"),
-            ("GET", "turns/*/outputs/*"): partial(turns.text, "output"),
-            ("GET", "recordings"): turns.recordings,
-            ("GET", "recordings/*"): turns.recording,
-            ("GET", "recordings/*/export"): turns.recording_export,
-            ("GET", "recordings/*/breakdown"): turns.recording_breakdown,
             ("GET", "sessions"): sessions.sessions,
             ("GET", "sessions/*"): sessions.session,
             ("GET", "keeping"): keeping.state,
             ("POST", "keeping"): keeping.switch,
             ("DELETE", "turns"): keeping.delete_all,
             ("DELETE", "turns/*"): keeping.delete_one,
-            ("GET", "usage"): turns.usage,
-            ("GET", "tokens"): turns.tokens,
             ("POST", "trace"): files.trace,
             ("POST", "export"): files.export,
             ("POST", "breakdown"): files.breakdown,
             ("POST", "convert"): act.convert,
         }
+        routes |= _list_turn_routes(turns, requests, act)
         self._router = api_router.ApiRouter(routes, self._admit, frozenset({"about"}), pages)
 
     def _estimator(self, tenant: str) -> HybridTokenEstimator:
@@ -100,7 +86,7 @@ class Inspector:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http" and self._is_inspector_path(scope):
-            self.watch.deletions.apply_new()  # so that no turn is shown that another worker has deleted
+            self.watch.deletions.apply_deletions()  # so that no turn is shown that another worker has deleted
             await self._router(scope, receive, send)
         else:
             await self.app(scope, receive, send)
@@ -180,3 +166,24 @@ class Inspector:
             async with asyncio.timeout(MODEL_LIST_TIMEOUT):
                 return await asyncio.shield(self._listing)
         return catalogue.configured_entries()
+
+
+def _list_turn_routes(turns: TurnRoutes, requests: RequestRoutes, act: ActRoutes) -> dict[tuple[str, str], Route]:
+    """Returns the routes of one turn or recording, and those that count all."""
+    return {
+        ("GET", "turns/*"): turns.turn,
+        ("GET", "turns/*/follow"): turns.follow,
+        ("GET", "turns/*/export"): turns.export,
+        ("GET", "turns/*/breakdown"): turns.breakdown,
+        ("GET", "turns/*/request"): requests.request,
+        ("GET", "turns/*/copy"): act.copy,
+        ("GET", "turns/*/headers"): act.headers,
+        ("GET", "turns/*/frames/*"): partial(turns.text, "frame"),
+        ("GET", "turns/*/outputs/*"): partial(turns.text, "output"),
+        ("GET", "recordings"): turns.recordings,
+        ("GET", "recordings/*"): turns.recording,
+        ("GET", "recordings/*/export"): turns.recording_export,
+        ("GET", "recordings/*/breakdown"): turns.recording_breakdown,
+        ("GET", "usage"): turns.usage,
+        ("GET", "tokens"): turns.tokens,
+    }
