@@ -211,7 +211,7 @@ def _read_value(text: str, end: int, name: _Name) -> Span | None:
     start = found.end()
     if found["quote"] is None:
         is_given = name.parameter or (name.capitals and found["sign"] == "=" and not found["blank"] + found["after"])
-        return _run(text, start, name, is_given=is_given)
+        return _read_unquoted_value(text, start, name, is_given=is_given)
     quote = _read_quote(found["quote"])
     if _BEFORE_VALUE.match(text, start) or _ends_quotation(name, found["quote"]):
         return None
@@ -252,7 +252,7 @@ def _quoted_value(text: str, start: int, quote: _Quote, name: _Name) -> Span | N
     else:
         end, closed = _closing_quote(text, start, quote)
     if not closed:
-        return _run(text, start, name, is_given=False)
+        return _read_unquoted_value(text, start, name, is_given=False)
     return (start, end) if _is_secret_text(text[start:end], is_sure=name.is_sure) else None
 
 
@@ -298,7 +298,7 @@ def _closing_slashes(count: int, quote: _Quote, *, is_spelled: bool) -> int | No
     return None if (inner + 1) % step == 0 else (2 * _own_slashes(inner) + 1) * unit
 
 
-def _run(text: str, start: int, name: _Name, *, is_given: bool) -> Span | None:
+def _read_unquoted_value(text: str, start: int, name: _Name, *, is_given: bool) -> Span | None:
     """Returns a value without quotes. `is_given`: it is not program code."""
     found = _RUN_START.match(text, start)
     if found is None or text[found.end() : found.end() + 1] in _CALLED:

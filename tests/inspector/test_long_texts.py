@@ -17,7 +17,7 @@ from penstock._gateway.config import JournalTable
 from penstock._gateway.config_tables import InspectorTable
 from penstock._inspector import live_capture
 from penstock._inspector.turn_keeper import BATCH_BYTES, MAX_PAUSE, CpuUse, TurnKeeper, WorkPace
-from penstock._inspector.turn_texts import answer_piece
+from penstock._inspector.turn_texts import read_answer_words
 from penstock._store.kept_turns import FILE, KeptTurnRow, KeptTurnStore
 from penstock._store.kept_turns_index import JSON, WORDS, TextIndex, TextPiece, read_words
 from penstock._store.kept_turns_words import DATA_LENGTH, remove_data
@@ -96,7 +96,7 @@ def test_names_and_numbers_of_a_call_in_an_answer_are_found(protocol: str) -> No
         ev.CallEnd(0, "a", "listen", arguments),
         ev.Finish("calls"),
     ]
-    found = answer_piece(protocol, "sse", encode_events(protocol, events))
+    found = read_answer_words(protocol, "sse", encode_events(protocol, events))
     assert found is not None
     words = read_words(found).split()
     assert {"listen", "port_number", "8080", "open"} <= {*words}
@@ -150,7 +150,7 @@ def test_all_strings_of_frames_are_indexed_once() -> None:
     texts = [f"token{number} " for number in range(20_000)]
     chunks = chat_chunks(texts)
     chunks[-1:-1] = [b'data: {"choices": [], "note": "the last words", "other": "token7 "}\n\n']
-    piece = answer_piece("openai-chat", "sse", chunks)
+    piece = read_answer_words("openai-chat", "sse", chunks)
     assert piece is not None
     counts = Counter(read_words(piece).split())
     assert counts["token19999"] == 1, "a delta is not indexed twice"

@@ -268,6 +268,6 @@ def test_every_consumer_has_an_encoder() -> None:
 
 @pytest.mark.parametrize(("count", "words"), [(1, "1 secret was"), (2, "2 secrets were"), (1200, "1,200 secrets were")])
 def test_secrets_that_were_taken_out_are_counted(count: int, words: str) -> None:
-    from penstock._inspector.stream_traces import count_taken_secrets
+    from penstock._inspector.stream_traces import format_secret_count
 
-    assert count_taken_secrets(count) == f"{words} taken out of it"
+    assert format_secret_count(count) == f"{words} taken out of it"

@@ -11,7 +11,7 @@ from penstock._gateway.callers import make_refusal
 from penstock._inspector.api_router import ApiResponse, encode_public, encode_redacted, redact_json_text
 from penstock._inspector.copied_commands import CopiedRequest, write_command
 from penstock._inspector.request_conversion import convert_body, parse_request_body
-from penstock._inspector.stream_traces import NO_REQUEST
+from penstock._inspector.request_reasons import NO_REQUEST
 from penstock._redaction import MARK, is_secret_name
 from penstock.errors import InputError
 

@@ -17,7 +17,7 @@ from penstock._gateway.client_form import ClientForm
 from penstock._inspector import schemas
 from penstock._inspector.captured_attempts import CapturedAttempt
 from penstock._inspector.client_encoding import turn_request_of
-from penstock._inspector.stream_traces import TraceSource, count_taken_secrets, format_title
+from penstock._inspector.stream_traces import TraceSource, format_secret_count, format_title
 from penstock._inspector.turn_endings import LastAttempt, explain_no_frames, find_fault_party
 from penstock._messages.context_trimming import Cleared
 from penstock._store.journal import JournalEntry
@@ -117,7 +117,7 @@ class KeptTurn(msgspec.Struct, kw_only=True, omit_defaults=True):
     def to_source(self) -> TraceSource:
         """Returns the source of the turn's trace."""
         events = "" if self.raw else EVENTS_NOTE.format(engine=self.engine)
-        secrets = _SECRETS_NOTE.format(taken=count_taken_secrets(self.hidden)) if self.hidden else ""
+        secrets = _SECRETS_NOTE.format(taken=format_secret_count(self.hidden)) if self.hidden else ""
         return TraceSource(
             protocol=self.answer_protocol,
             chunks=self.chunks,

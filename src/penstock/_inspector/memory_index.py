@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Protocol
 
 from penstock._inspector.request_pieces import split_request
-from penstock._inspector.turn_texts import clean_answer_piece
+from penstock._inspector.turn_texts import read_redacted_answer
 from penstock._redaction import redact_bytes
 from penstock._store.kept_turns_index import TextIndex, TextPiece
 from penstock._store.sqlite import connect
@@ -112,7 +112,7 @@ def _list_texts(capture: IndexedTurn, secrets: tuple[str, ...]) -> list[TextPiec
     """Returns the texts of a turn, without secrets. The answer is indexed once it is complete."""
     texts = [TextPiece(piece) for piece in split_request(redact_bytes(capture.request, secrets)).pieces]
     if capture.entry is not None:
-        answer = clean_answer_piece(capture, [chunk for _, chunk in capture.chunks_from(0)], secrets)
+        answer = read_redacted_answer(capture, [chunk for _, chunk in capture.chunks_from(0)], secrets)
         if answer is not None:
             texts.append(answer)
     return texts

@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from penstock._gateway.token_estimates import find_uncertain_parts
+from penstock._inspector.request_reasons import CUT_UNCOUNTABLE, NO_REQUEST_IN_FILE
 from penstock._inspector.schemas import PromptBreakdown, PromptLine
 from penstock._inspector.short_texts import shorten_text
 from penstock._lenient_json import parse_lenient
-from penstock._tokens import share_count
+from penstock._tokens import scale_breakdown
 from penstock._tokens.conversation import read_conversation
 from penstock._tokens.hidden_additions import has_hidden_context
 from penstock.errors import InputError, PenstockError
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 MAX_LINES = 1_000  # further messages are one line
 MAX_LABEL = 80  # characters of a message's beginning
-NO_REQUEST = "the file has no request"
-CUT = "the request is too long: only its beginning is kept, and a part cannot be counted as the whole"
 
 
 def break_down(source: TraceSource, estimator: HybridTokenEstimator) -> PromptBreakdown:
@@ -36,7 +35,7 @@ def break_down(source: TraceSource, estimator: HybridTokenEstimator) -> PromptBr
     if row is not None:
         result.model, result.provider, result.actual = row.model, row.provider, row.input
     if not source.request or source.request_cut:
-        result.lost = CUT if source.request else source.request_lost or NO_REQUEST
+        result.lost = CUT_UNCOUNTABLE if source.request else source.request_lost or NO_REQUEST_IN_FILE
         return result
     try:
         request = _read_request(source)
@@ -48,7 +47,7 @@ def break_down(source: TraceSource, estimator: HybridTokenEstimator) -> PromptBr
     result.family = found.family
     result.uncertain = {str(kind): count for kind, count in find_uncertain_parts(request).items()}
     if result.actual and found.total.method != "actual" and _shows_whole_prompt(request):
-        found = share_count(found, result.actual)
+        found = scale_breakdown(found, result.actual)
     total: Estimate = found.total
     result.tokens, result.low, result.high = total.tokens, total.low, total.high
     result.method, result.confidence = total.method, total.confidence

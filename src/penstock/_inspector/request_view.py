@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from penstock._inspector.captured_attempts import CapturedAttempt
 from penstock._inspector.loss_places import find_places, loss_kind
-from penstock._inspector.stream_traces import NO_REQUEST
+from penstock._inspector.request_reasons import CUT_UNREADABLE, NO_REQUEST
 from penstock._lenient_json import parse_lenient
 from penstock._redaction import redact_range
 from penstock._tokens.conversation import read_conversation
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from penstock._lenient_fields import Object
 
 DIFFERENCE_LEAD, DIFFERENCE_LENGTH = 20, 20  # characters that are quoted before and after the first difference
-CUT = "the request is too long: only its beginning is kept, and a part cannot be read as the whole"
 
 
 class KeptRequest(Protocol):
@@ -138,7 +137,7 @@ def read_canonical(turn: KeptRequest, protocol: str) -> tuple[Request | None, st
     if not turn.request:
         return None, NO_REQUEST
     if turn.request_cut:
-        return None, CUT
+        return None, CUT_UNREADABLE
     body = _parse_body(turn.request)
     if body is None:
         return None, "the body is not a JSON object"

@@ -23,6 +23,7 @@ from penstock._gateway.client_stream import replay_stages
 from penstock._grammar import Guard
 from penstock._inspector import schemas
 from penstock._inspector.client_encoding import turn_request_of
+from penstock._inspector.request_reasons import CUT, NO_REQUEST
 from penstock._pipeline import Pipe, Stage
 from penstock._redaction import MARK
 from penstock._store import recordings
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 
 CONSUMERS = ("openai-chat", "responses", "anthropic", "gemini", "uistream", "vscode", "completions", "aisdk", "events")
 DEFAULT = "openai-chat"  # the consumer of a file whose own protocol no client speaks
-CUT = "the request is too long: only its beginning is kept"
-NO_REQUEST = "no body of the request was read, or it was empty"
 _HEAD = b"HTTP/"
 _NO_BYTES = "nothing of an answer was recorded: there are no frames"
 _ENCODED_ANEW = "what the client got is encoded anew from the recording: it may differ in ids, times and pings"
@@ -177,8 +176,8 @@ def read_trace(source: TraceSource, consumer: str = "") -> TraceReader:
 # ── files ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def count_taken_secrets(count: int) -> str:
-    """Says how many secrets were taken out of an answer or a recording."""
+def format_secret_count(count: int) -> str:
+    """Returns a sentence about how many secrets were taken out of an answer or a recording."""
     return f"{count:,} {'secret was' if count == 1 else 'secrets were'} taken out of it"
 
 
@@ -196,7 +195,7 @@ def source_from_file(data: bytes, name: str = "", protocol: str = "") -> TraceSo
 def source_from_recording(recording: recordings.Recording, name: str = "", protocol: str = "") -> TraceSource:
     """Returns a recording of the gateway or of `penstock record`. `protocol`: if the recording does not name one."""
     header, data = recording.header, recording.data
-    hidden = f"{count_taken_secrets(header.hidden)} ({MARK})" if header.hidden else ""
+    hidden = f"{format_secret_count(header.hidden)} ({MARK})" if header.hidden else ""
     who = " ".join(filter(None, (header.provider, header.model)))
     lost = "the recording was cut at its bound" if header.cut else "" if data else _NO_BYTES
     source = TraceSource(

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from penstock._inspector.api_router import encode_redacted
 from penstock._inspector.kept_turn import KeptTurn
 from penstock._inspector.request_pieces import join_request, split_request
-from penstock._inspector.turn_texts import clean_answer_piece
+from penstock._inspector.turn_texts import read_redacted_answer
 from penstock._redaction import MARK, redact_bytes
 from penstock._store.kept_turns import FILE_ERRORS, KeptTurnRow, KeptTurnStore
 from penstock._store.kept_turns_index import JSON, STORED, TextPiece
@@ -353,7 +353,7 @@ def encode_turn(turn: KeptTurn, secrets: tuple[str, ...]) -> KeptTurnRow:
     templates, request = [template], [TextPiece(piece, JSON) for piece in pieces]
     chunks, hidden = redact_chunks([(at or 0.0, chunk) for at, chunk in turn.chunks], secrets)
     data = [chunk for _, chunk in chunks]
-    answer = clean_answer_piece(turn, data, secrets, is_redacted=True)
+    answer = read_redacted_answer(turn, data, secrets, is_redacted=True)
     if answer is not None:
         request.append(answer)
     paths = [request]

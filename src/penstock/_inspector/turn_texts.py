@@ -43,7 +43,7 @@ class IndexedAnswer(Protocol):
     def framing(self) -> str: ...
 
 
-def clean_answer_piece(
+def read_redacted_answer(
     turn: IndexedAnswer, chunks: list[bytes], secrets: tuple[str, ...], *, is_redacted: bool = False
 ) -> TextPiece | None:
     """Returns the words of a turn's answer and of its errors, without secrets; None if there are none.
@@ -56,11 +56,11 @@ def clean_answer_piece(
     fault = turn.entry.fault_message if turn.entry is not None else ""
     more = [fault] if fault else []
     more += [read_json_words(body.encode()) for body in turn.error_bodies]
-    answer = answer_piece(turn.answer_protocol, turn.framing, chunks, more, is_redacted=is_redacted)
+    answer = read_answer_words(turn.answer_protocol, turn.framing, chunks, more, is_redacted=is_redacted)
     return TextPiece(redact_bytes(answer.body, secrets), WORDS) if answer is not None else None
 
 
-def answer_piece(
+def read_answer_words(
     protocol: str, framing: str, chunks: Iterable[bytes], more: Sequence[str] = (), *, is_redacted: bool = False
 ) -> TextPiece | None:
     """Returns the words of an answer: its texts and calls, then other strings of its frames, each once.
@@ -89,10 +89,10 @@ def answer_piece(
 
 
 class AnswerWords:
-    """Collects the words of an answer. Deltas of a part are joined; its frames have each of them once more.
+    """Collects the words of an answer. Joins the deltas of a part. Frames repeat them, so repeated strings are skipped.
 
-
-    The values of JSON are listed without their names, so secrets that only their names tell are removed before.
+    The values of JSON are listed without their names, so secrets that are recognisable only by a name are removed
+    before.
     """
 
     def __init__(self, *, is_redacted: bool = False) -> None:

@@ -25,7 +25,7 @@ from penstock._store.kept_turns_missing import (
     MissingTurn,
     MissingTurnTable,
 )
-from penstock._store.kept_turns_searches import SearchCache, create_log, void_results
+from penstock._store.kept_turns_searches import SearchCache, create_log, invalidate_searches
 from penstock._store.settled_clock import SettledClock
 from penstock._store.sqlite import (
     LOCK_TIMEOUT,
@@ -130,7 +130,7 @@ class KeptTurnStore:
             _create_tables(self._writer)
             self._missing.create_tables(self._clock())
             if found != VERSION:
-                void_results(self._writer)
+                invalidate_searches(self._writer)
 
     def close(self) -> None:
         with self._write_lock, self._read_lock:
@@ -149,7 +149,7 @@ class KeptTurnStore:
                 self._writer.execute("BEGIN IMMEDIATE")
                 for turn in turns:
                     self._index.add_turn(turn.id, turn.tenant, turn.time, turn.paths, turn.body, cut=turn.cut)
-                self._index.repair_words()
+                self._index.rebuild_damaged_index()
             return self._trim()
 
     def trim(self) -> list[RemovedTurn]:
@@ -209,7 +209,7 @@ class KeptTurnStore:
         with self._writer:
             self._writer.execute("BEGIN IMMEDIATE")
             count = sum(self._index.remove_turn(one.id) for one in missing)
-            self._index.repair_words()
+            self._index.rebuild_damaged_index()
             self._missing.add(missing, self._clock())
             self._writer.execute("INSERT INTO word_index (word_index, rank) VALUES ('merge', ?)", (MERGED_PAGES,))
         self._writer.execute("PRAGMA incremental_vacuum").fetchall()

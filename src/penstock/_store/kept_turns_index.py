@@ -185,8 +185,8 @@ class TextIndex:
             else:
                 execute("INSERT INTO word_index (word_index, rowid, words) VALUES ('delete', ?, ?)", (number, words))
 
-    def repair_words(self) -> None:
-        """Makes the index anew, if a damaged text was removed: nobody knows its words. Others are not indexed again."""
+    def rebuild_damaged_index(self) -> None:
+        """Rebuilds the index if a damaged text was removed: its words are not known, so they cannot be deleted."""
         if not self._has_unknown_words:
             return
         execute = self._connection.execute

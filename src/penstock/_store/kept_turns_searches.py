@@ -86,6 +86,6 @@ def create_log(connection: sqlite3.Connection) -> None:
         connection.execute(_TRIGGER.format(name=name, event=event, value=value, count=CHANGES))
 
 
-def void_results(connection: sqlite3.Connection) -> None:
-    """Makes all results void, because tables were dropped."""
+def invalidate_searches(connection: sqlite3.Connection) -> None:
+    """Makes the results of all searches invalid, because tables were dropped."""
     connection.execute("INSERT INTO changes (id) VALUES (?)", (_ALL,))

@@ -130,8 +130,8 @@ def build_breakdown(
     return Breakdown(family, lines, total)
 
 
-def share_count(found: Breakdown, actual: int) -> Breakdown:
-    """Returns the breakdown of a prompt that the provider counted: its lines share that count."""
+def scale_breakdown(found: Breakdown, actual: int) -> Breakdown:
+    """Scales the breakdown of a prompt to the count of the provider."""
     lines: list[BreakdownLine] = []
     for line, tokens in zip(found.lines, _apportion([line.share for line in found.lines], actual), strict=True):
         low, high = min(line.estimate.low, tokens), max(line.estimate.high, tokens)
