@@ -1,4 +1,4 @@
-"""A clock by which old data may be deleted: one that jumps ahead is believed only after it has stayed there.
+"""A clock by which old data may be deleted: one that jumps ahead is used after it has been stable for ten minutes.
 
 The machine's clock may be wrong for minutes, for example until it is set over the network after a start. What is
 deleted by a wrong clock is gone.
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable
 
-SETTLE = 600.0  # seconds until a time is believed
+SETTLE = 600.0  # seconds until a new time counts
 _READ = "SELECT name, value FROM marks WHERE name IN ('clock_seen', 'clock_settled')"
 
 

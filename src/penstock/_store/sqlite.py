@@ -76,7 +76,7 @@ def connect_read_only(path: Path) -> sqlite3.Connection:
 
 
 def remove_database(path: Path) -> None:
-    """Removes a file that is no database, its WAL first: a WAL without its file would be read into the next one."""
+    """Removes a file that is not a database, its WAL first: a WAL without its file would be read into the next one."""
     for suffix in ("-wal", "-shm", ""):
         path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
 
