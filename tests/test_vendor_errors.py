@@ -103,7 +103,7 @@ def test_the_gateways_own_words_are_its_own() -> None:
 
 
 @pytest.mark.finding("AGT-5")
-@pytest.mark.parametrize("path", ["vscode/src/errors.ts", "web/src/message/words.ts"])
+@pytest.mark.parametrize("path", ["vscode/src/errors.ts", "web/src/message/outcomes.ts"])
 def test_every_kind_has_words_in_the_extension_and_on_the_page(path: str) -> None:
     source = (Path(__file__).parents[1] / path).read_text(encoding="utf-8")
     named = {kind for kind in get_args(FaultKind) if f"  {kind}: " in source or f'  "{kind}": ' in source}

@@ -51,7 +51,7 @@ function parse(address: string): URL | null {
 /** What the form says of an exposed address; the gateway says the same once it is stored. */
 export const EXPOSURE_WARNING =
   "The address begins with http://: the key and all prompts and answers are sent unencrypted.";
-/** Loopback and private networks of IPv4 and IPv6 (::1, fc00::/7, fe80::/10), and names without a dot. */
+// Loopback and private networks of IPv4 and IPv6, and names without a dot.
 const PRIVATE = [
   /^127\./,
   /^10\./,
