@@ -209,6 +209,15 @@ def test_a_timeout_and_a_refused_key(page: Page, gateway: Inspected) -> None:
     expect(page.locator(".error-body")).to_contain_text("Incorrect API key provided: [secret]")
 
 
+@pytest.mark.row("V2")
+def test_a_try_of_an_engine_without_http_ends(page: Page, gateway: Inspected) -> None:
+    open_request(page, gateway, ask_messages(gateway, "replay/text"), "tries")
+    one = page.get_by_role("listitem", name="Try 1")
+    expect(one.locator(".badge")).to_have_text("ended")
+    expect(one).to_contain_text("The engine replay sends no HTTP request.")
+    expect(one.locator(".timing")).to_contain_text("ended after")
+
+
 # ── notes ─────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -75,9 +75,9 @@ function Sums({ counted }: { counted: Breakdown }) {
 }
 
 const ABOUT: Record<string, string> = {
-  images: "Images of all messages; not in the counts of the messages.",
+  images: "Of all messages; not in the counts of the messages.",
   framing: "Markers between messages.",
-  hidden: "Added by the provider, such as its prompt for tools.",
+  hidden: "Such as its prompt for tools, or a response format.",
 };
 
 /** Parts that belong to no one message. */
