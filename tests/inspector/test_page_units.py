@@ -67,6 +67,25 @@ def _files(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
+@pytest.mark.usefixtures("built")
+def test_the_documentation_has_the_size_of_the_page() -> None:
+    text = " ".join((WEB.parent / "docs/inspector.md").read_text(encoding="utf-8").split())
+    figures = re.search(
+        r"are (\d+) kB with brotli, (\d+) kB with gzip, (\d+) kB without.*?\(another (\d+), (\d+) and (\d+) kB", text
+    )
+    assert figures is not None
+    page = [path for path in STATIC.glob("assets/*") if path.name.startswith(("index-", "style-"))]
+    editor = list(STATIC.glob("assets/editor-*"))
+    sizes = [_total_kilobytes(paths, end) for paths in (page, editor) for end in (".br", ".gz", "")]
+    assert [int(one) for one in figures.groups()] == pytest.approx(sizes, rel=0.03)
+
+
+def _total_kilobytes(paths: list[Path], end: str) -> float:
+    """The size of files that are compressed in one way; not compressed, if `end` is empty."""
+    wanted = [path for path in paths if path.suffix == end or (not end and path.suffix not in {".br", ".gz"})]
+    return sum(path.stat().st_size for path in wanted) / 1000
+
+
 def test_nothing_becomes_markup_or_code() -> None:
     for file in (WEB / "src").rglob("*.ts*"):
         code = re.sub(r"//[^\n]*|/\*.*?\*/", "", file.read_text(), flags=re.DOTALL)
