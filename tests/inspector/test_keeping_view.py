@@ -85,7 +85,7 @@ def test_why_turns_were_not_deleted_is_said(
 
 
 def test_a_worker_that_does_not_answer_is_said(tmp_path: Path, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_deletions, "WAIT", 0.1)
+    monkeypatch.setattr(worker_deletions, "ANSWER_TIMEOUT", 0.1)
     with inspected(data=tmp_path / "data") as gateway:
         name = ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"]
         ended(gateway, name)
