@@ -49,7 +49,7 @@ POSTGRES_MARKS = MarkQueries(
 )
 
 
-class RowReader(Protocol):
+class JournalReader(Protocol):
     """Runs queries of the journal."""
 
     def read(self, query: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
@@ -87,7 +87,7 @@ class RowMarkCache:
         self._cached: OrderedDict[str, RowMarks] = OrderedDict()
         self._lock = threading.Lock()
 
-    def mark_rows(self, rows: RowReader, ids: Collection[str], name: str) -> RowMarks | None:
+    def mark_rows(self, rows: JournalReader, ids: Collection[str], name: str) -> RowMarks | None:
         """Returns the marks of the rows of some turns; None if they are too large. Not for the event loop.
 
         `name`: that of the search. It only tells which earlier marks are likely to be almost the same.
@@ -105,7 +105,7 @@ class RowMarkCache:
         return found
 
 
-def _mark_all_rows(rows: RowReader, queries: MarkQueries, ids: frozenset[str]) -> RowMarks | None:
+def _mark_all_rows(rows: JournalReader, queries: MarkQueries, ids: frozenset[str]) -> RowMarks | None:
     names_text, numbers_text, earliest = rows.read(queries.all_ids)[0]
     names = msgspec.json.decode(names_text or "[]", type=list[str | None])
     numbers = msgspec.json.decode(numbers_text or "[]", type=list[int])
@@ -119,7 +119,7 @@ def _mark_all_rows(rows: RowReader, queries: MarkQueries, ids: frozenset[str]) -
     return RowMarks(ids, TableState(len(numbers), sum(numbers), earliest or 0.0), first, last, bytes(marks))
 
 
-def _update_marks(rows: RowReader, queries: MarkQueries, ids: frozenset[str], cached: RowMarks) -> RowMarks | None:
+def _update_marks(rows: JournalReader, queries: MarkQueries, ids: frozenset[str], cached: RowMarks) -> RowMarks | None:
     """Returns the marks as they are now; None if too much has changed, or the table does not tell what."""
     changed = frozenset[str]() if ids is cached.ids else ids ^ cached.ids
     state = TableState(*rows.read(queries.state)[0])
@@ -139,7 +139,7 @@ def _update_marks(rows: RowReader, queries: MarkQueries, ids: frozenset[str], ca
     return RowMarks(ids, state, cached.first, last, marks)
 
 
-def _read_rows(rows: RowReader, queries: MarkQueries, ids: Collection[str]) -> list[tuple[int, str]]:
+def _read_rows(rows: JournalReader, queries: MarkQueries, ids: Collection[str]) -> list[tuple[int, str]]:
     query = f"SELECT id, request_id FROM turns WHERE request_id {queries.in_list}"  # noqa: S608 — our own names
     return rows.read(query, (json.dumps([*ids]),))
 
