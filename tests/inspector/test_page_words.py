@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from penstock._store.turn_states import SHOWN_STATES
 from tests.inspector import test_page_units
 
 SOURCES = test_page_units.WEB / "src"
@@ -50,3 +51,13 @@ def test_the_page_has_no_old_words() -> None:
 def test_an_old_word_is_found(code: str) -> None:
     assert [text for text in page_texts(code) if OLD.search(text)]
     assert page_texts(f"// {code}") == []
+
+
+def test_all_states_of_the_list_are_in_its_help_and_documentation() -> None:
+    help_text = re.search(r'"state:length", "([^"]+)"', (SOURCES / "streams/QueryHelp.tsx").read_text(encoding="utf-8"))
+    documentation = (test_page_units.WEB.parent / "docs/inspector.md").read_text(encoding="utf-8")
+    listed = re.search(r"words that the list shows: ([^.]+)\.", documentation)
+    assert help_text is not None
+    assert listed is not None
+    assert set(re.findall("[a-z]+", help_text[1].partition("also ")[2])) == SHOWN_STATES.keys() - {"length"}
+    assert set(re.findall("`([a-z]+)`", listed[1])) == SHOWN_STATES.keys()
