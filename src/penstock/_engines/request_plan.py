@@ -27,7 +27,7 @@ from penstock._messages.options import ConvertOptions
 from penstock._messages.request_codecs import profile_of, quirks_type
 from penstock._providers.fim import write_suffix_into_prompt
 from penstock._providers.models import model as facts_of
-from penstock._providers.urls import endpoint_url, fill_template
+from penstock._providers.urls import base_url_of, endpoint_url, fill_template
 from penstock._request_profile import FileSupport, IdentifierRule, Profile
 from penstock.errors import InputError, ProviderError, provider_error
 from penstock.events import Fault
@@ -164,7 +164,7 @@ def start_request(
     """Returns a request with its URL, its headers and the body fields that the provider's row fixes."""
     row, model = target.provider, target.model
     variables = {"settings": account.settings, "env": env}
-    base = "" if account.base_url == row.base_url else account.base_url
+    base = "" if account.base_url.rstrip("/") == row.base_url else account.base_url
     fixed_headers = {**row.headers, **endpoint.headers}
     headers = {name: fill_template(row, value, model, **variables) for name, value in fixed_headers.items()}
     fixed_body = {
@@ -183,7 +183,7 @@ def start_request(
         headers=merge_headers(headers, options.headers),
         body=fixed_body,
         settings=account.settings,
-        base_url=fill_template(row, base or endpoint.base_url or row.base_url, model, **variables).rstrip("/"),
+        base_url=fill_template(row, base_url_of(row, endpoint, base), model, **variables).rstrip("/"),
     )
 
 

@@ -17,6 +17,7 @@ import msgspec
 from penstock._diagnostics import read_tables
 from penstock._lazy_patterns import lazy_pattern
 from penstock._protocols import DEFAULT
+from penstock._providers.rebase import rebase_url
 from penstock.errors import InputError, closest_name
 
 if TYPE_CHECKING:
@@ -227,13 +228,25 @@ def _suggest_provider(name: str) -> str:
 
 def custom(name: str, base_url: str, *, like: str = COMPATIBLE, **fields: Any) -> Provider:
     """Returns a provider that is not in the table, by its URL. `fields` are those of `Provider`, as in TOML."""
-    base: Object = {**_merged_row(like), "settings": {}, "names": (), "keys_url": ""}
+    base: Object = {**_rebased_row(_merged_row(like), base_url), "settings": {}, "names": (), "keys_url": ""}
     row: Object = {"name": name, "title": name, "base_url": base_url.rstrip("/"), "env": [], "optional": True}
     row["similar_to"] = like
     try:
         return _build_provider(_merge_rows(base, {**row, **fields}))
     except msgspec.ValidationError as error:
         raise InputError(f"provider {name!r}: {error}") from error
+
+
+def _rebased_row(row: Object, base_url: str) -> Object:
+    """Returns a row whose endpoints are all at this base URL: none at the vendor's own host."""
+
+    def rebase(endpoint: Object) -> Object:
+        url = endpoint.get("base_url")
+        return {**endpoint, "base_url": rebase_url(url, row.get("base_url", ""), base_url)} if url else endpoint
+
+    endpoints = {name: rebase(endpoint) for name, endpoint in row.get("endpoints", {}).items()}
+    special = [{**one, "endpoint": rebase(one["endpoint"])} for one in row.get("special", ())]
+    return {**row, "endpoints": endpoints, "special": special}
 
 
 @cache

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import msgspec
 
 from penstock._lazy_patterns import lazy_pattern
+from penstock._providers.rebase import rebase_url
 from penstock._providers.registry import Endpoint, Provider, Setting
 from penstock.errors import InputError
 
@@ -50,10 +51,17 @@ def endpoint_url(provider: Provider, endpoint: Endpoint, model: str = "", **opti
     path = (options.get("stream") and endpoint.stream) or endpoint.path
     if path.startswith("https://"):
         return template.fill_address(path)
-    base = template.fill_address(options.get("base_url") or endpoint.base_url or provider.base_url).rstrip("/")
+    base = template.fill_address(base_url_of(provider, endpoint, options.get("base_url", ""))).rstrip("/")
     if endpoint.root:
         base = base.removesuffix("/v1")
     return base + template.fill(path, quoted=True)
+
+
+def base_url_of(provider: Provider, endpoint: Endpoint, base_url: str = "") -> str:
+    """Returns the template of an endpoint's base URL. `base_url`: in place of the provider's."""
+    if base_url and endpoint.base_url:
+        return rebase_url(endpoint.base_url, provider.base_url, base_url)
+    return base_url or endpoint.base_url or provider.base_url
 
 
 def fill_template(
