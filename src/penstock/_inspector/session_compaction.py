@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from penstock._inspector.session_turns import SessionTurn, TurnSession
 
 MAX_COMPARED_SESSIONS = 20  # whose newest answer is looked for in a turn
+MAX_CHECKED_SESSIONS = 200  # the ones that were extended last: which of them may be compacted is looked at
 COMPACTION_SECONDS = 3_600.0  # after a session's last turn: later, its newest answer is not looked for
 MIN_DISTINCT_CHARACTERS = 40  # of an answer that identifies a session by itself
 
@@ -24,7 +25,8 @@ def find_compacted(sessions: Iterable[TurnSession], turn: SessionTurn) -> TurnSe
         return None
     kept = _distinct_answers(turn)
     begins_with_answer = turn.messages[0].answer  # then nobody has written a summary
-    recent = list(islice((one for one in sessions if _may_be_compacted(one, turn)), MAX_COMPARED_SESSIONS))
+    newest = islice(sessions, MAX_CHECKED_SESSIONS)
+    recent = list(islice((one for one in newest if _may_be_compacted(one, turn)), MAX_COMPARED_SESSIONS))
     found = next((one for one in recent if kept and one.last.find_answer() in kept), None)
     if found is not None or begins_with_answer or not recent:
         return found

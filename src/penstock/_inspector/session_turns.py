@@ -72,7 +72,11 @@ class SessionTurn(msgspec.Struct, eq=False):
 
     def is_running_at(self, time: float) -> bool:
         """True if the turn began before that time, and ended after it."""
-        return self.time <= time and (self.ended is None or self.ended > time + OVERLAP_SECONDS)
+        return self.time <= time and not self.has_ended_before(time)
+
+    def has_ended_before(self, time: float) -> bool:
+        """True if the turn ended before that time, or as good as that."""
+        return self.ended is not None and self.ended <= time + OVERLAP_SECONDS
 
     @property
     def new_messages(self) -> tuple[MessageDigest, ...]:
@@ -89,11 +93,22 @@ class TurnSession(msgspec.Struct, eq=False):
     forked_from: str = ""  # the session that it shares messages with
     prefixes: dict[bytes, str] = {}  # → the last turn that has it
     answers: dict[bytes, str] = {}  # the same
+    active: list[SessionTurn] = []  # that had not ended when the last turn began
 
     @property
     def last(self) -> SessionTurn:
         return self.turns[-1]
 
+    def add_turn(self, turn: SessionTurn) -> None:
+        """Adds a turn that begins after all others. Those that ended before it need not be looked at any more."""
+        self.turns.append(turn)
+        self.active = [*(one for one in self.active if not one.has_ended_before(turn.time)), turn]
+
+    def remove_turn(self, turn: SessionTurn) -> None:
+        """Removes one of its turns."""
+        self.turns.remove(turn)
+        self.active = [one for one in self.active if one is not turn]
+
     def is_busy_at(self, time: float, *, except_for: str = "") -> bool:
-        """True if one of its turns runs at that time."""
-        return any(turn.is_running_at(time) for turn in self.turns if turn.id != except_for)
+        """True if one of its turns runs at that time, which is not before its last turn began."""
+        return any(turn.is_running_at(time) for turn in self.active if turn.id != except_for)

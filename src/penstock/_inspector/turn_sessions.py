@@ -23,8 +23,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from hashlib import blake2b
+from itertools import islice
 from typing import NamedTuple
 
+from penstock._inspector.equal_requests import MAX_COMPARED_TURNS, EqualRequests
 from penstock._inspector.session_compaction import MIN_DISTINCT_CHARACTERS, find_compacted, is_compacted
 from penstock._inspector.session_digests import MessageDigest
 from penstock._inspector.session_turns import SessionScope, SessionTurn, TurnLink, TurnSession
@@ -49,8 +51,8 @@ class SessionIndex:
     def __init__(self) -> None:
         self.sessions: OrderedDict[str, TurnSession] = OrderedDict()  # the latest last
         self.turns: dict[str, SessionTurn] = {}
-        self._by_prefix: dict[bytes, list[str]] = {}  # → sessions that have it
-        self._requests: dict[bytes, list[str]] = {}  # → turns whose messages are exactly this prefix
+        self._by_prefix: dict[bytes, dict[str, None]] = {}  # → sessions that have it
+        self._requests: dict[bytes, EqualRequests] = {}  # → turns whose messages are exactly this prefix
         self._by_answer: dict[bytes, str] = {}  # → the last session that has this answer
 
     @property
@@ -79,7 +81,7 @@ class SessionIndex:
         if match is not None:
             turn.previous, turn.shared, turn.link = match.previous.id, match.shared, match.link
         turn.session = session.id
-        session.turns.append(turn)
+        session.add_turn(turn)
         self.turns[turn.id] = turn
         self.sessions.move_to_end(session.id)
         self._index_turn(session, turn, prefixes)
@@ -100,8 +102,7 @@ class SessionIndex:
 
     def _match_previous_response(self, turn: SessionTurn, previous: SessionTurn) -> _Match:
         """The turn goes on from a turn that it names, or sends again what went on from there."""
-        earlier = [self.turns[one] for one in self._requests.get(turn.digest, ())]
-        again = self._match_same_request(turn, earlier, has_answer=True)
+        again = self._match_same_request(turn, self._requests.get(turn.digest, EqualRequests()), has_answer=True)
         if again is not None:
             return again
         session, shared = self.sessions[previous.session], min(len(previous.messages), len(turn.messages))
@@ -115,26 +116,26 @@ class SessionIndex:
     def _match_prefix(self, turn: SessionTurn, prefixes: list[bytes]) -> _Match | None:
         """Returns the session that shares the longest prefix."""
         first_answer = next((at for at, message in enumerate(turn.messages) if message.answer), len(turn.messages))
+        room = MAX_COMPARED_TURNS  # for all prefixes together
         for shared in range(len(prefixes), 0, -1):
             prefix, has_answer = prefixes[shared - 1], shared > first_answer
-            earlier = [self.turns[one] for one in self._requests.get(prefix, ())]
-            if shared == len(prefixes):
+            earlier, match = self._requests.get(prefix), None
+            if earlier is not None and shared == len(prefixes):
                 match = self._match_same_request(turn, earlier, has_answer=has_answer)
                 if match is not None and match.link == "retry" and not match.previous.failed:
                     match = self._match_waiting(turn, prefixes, match.previous) or match
-            elif earlier:
-                match = self._match_request(turn, earlier, shared)
-            else:
-                match = None
+            elif earlier is not None and room > 0:
+                match = self._match_request(turn, earlier, shared, room)
+                room -= len(earlier)
             if match is None and has_answer and prefix in self._by_prefix:
                 match = self._match_edited(turn, prefix, shared)
             if match is not None:
                 return match
         return None
 
-    def _match_same_request(self, turn: SessionTurn, earlier: list[SessionTurn], *, has_answer: bool) -> _Match | None:
+    def _match_same_request(self, turn: SessionTurn, earlier: EqualRequests, *, has_answer: bool) -> _Match | None:
         """The same messages were sent before: a retry, if the client could know the end of the earlier turn."""
-        for one in reversed(earlier):
+        for one in earlier.newest():
             session = self.sessions[one.session]
             if session.is_busy_at(turn.time):
                 if has_answer:
@@ -150,9 +151,11 @@ class SessionIndex:
 
         That session has begun after the other turn, or speaks the protocol of this one while the other does not.
         """
-        is_like_same = same.is_like(turn)
+        is_like_same, room = same.is_like(turn), MAX_COMPARED_TURNS
         for shared in range(len(prefixes) - 1, 0, -1):
-            for one in (self.turns[id] for id in reversed(self._requests.get(prefixes[shared - 1], ()))):  # noqa: A001
+            earlier = self._requests.get(prefixes[shared - 1])
+            for one in earlier.newest(room) if earlier is not None else ():
+                room -= 1
                 if is_like_same and one.time <= same.time:
                     break
                 session = self.sessions[one.session]
@@ -161,19 +164,20 @@ class SessionIndex:
                     return None if busy else _Match(session, one, shared, "continue")
         return None
 
-    def _match_request(self, turn: SessionTurn, earlier: list[SessionTurn], shared: int) -> _Match | None:
+    def _match_request(self, turn: SessionTurn, earlier: EqualRequests, shared: int, limit: int) -> _Match | None:
         """The turn goes on from the request of an earlier one: from the one whose answer it has, else the latest.
 
         An agent may go on with another protocol. Then it has the answer; else another program has begun alike.
         """
-        following = turn.messages[shared]
-        others = any(one.protocol != turn.protocol for one in earlier)
+        following, newest = turn.messages[shared], list(earlier.newest(limit))
+        others = any(one.protocol != turn.protocol for one in newest)
 
         def is_busy(one: SessionTurn) -> bool:
             return self.sessions[one.session].is_busy_at(turn.time, except_for=one.id if following.answer else "")
 
-        answered = {one.id for one in earlier if (len(earlier) > 1 or others) and one.has_answer(following)}
-        possible = [one for one in earlier if one.id in answered or one.protocol == turn.protocol]
+        found = earlier.find_answered(following) if len(earlier) > 1 or others else []
+        answered = {one.id for one in found}
+        possible = found or [one for one in newest if one.protocol == turn.protocol]
         if not possible:
             return None
         best = max(possible, key=lambda one: (
@@ -187,7 +191,7 @@ class SessionIndex:
 
     def _match_edited(self, turn: SessionTurn, prefix: bytes, shared: int) -> _Match:
         """Some messages are as before, an answer among them; then the conversation differs."""
-        found = [self.sessions[one] for one in reversed(self._by_prefix[prefix])]
+        found = [self.sessions[one] for one in islice(reversed(self._by_prefix[prefix]), MAX_COMPARED_TURNS)]
         idle = next((one for one in found if not one.is_busy_at(turn.time)), None)
         session = idle or found[0]
         previous = self.turns.get(session.prefixes[prefix], session.last)
@@ -213,10 +217,10 @@ class SessionIndex:
     def _index_turn(self, session: TurnSession, turn: SessionTurn, prefixes: list[bytes]) -> None:
         for prefix in prefixes:
             if prefix not in session.prefixes:
-                self._by_prefix.setdefault(prefix, []).append(session.id)
+                self._by_prefix.setdefault(prefix, {})[session.id] = None
             session.prefixes[prefix] = turn.id
         if prefixes:
-            self._requests.setdefault(turn.digest, []).append(turn.id)
+            self._requests.setdefault(turn.digest, EqualRequests()).add_turn(turn)
         for message in turn.messages:
             if message.answer and message.characters >= MIN_DISTINCT_CHARACTERS:
                 answer = _keyed(turn.scope, message.digest)
@@ -228,15 +232,17 @@ class SessionIndex:
         turn = self.turns.pop(id, None)
         if turn is None:
             return
-        _remove_id(self._requests, turn.digest, id)
+        self._remove_request(turn)
         session = self.sessions[turn.session]
-        session.turns.remove(turn)
+        session.remove_turn(turn)
         for prefix in chain_digests(turn):
             if session.prefixes.get(prefix) == id:
                 del session.prefixes[prefix]
                 _remove_id(self._by_prefix, prefix, session.id)
-        for answer in [answer for answer, last in session.answers.items() if last == id]:
-            self._forget_answer(session, answer)
+        for message in turn.messages:
+            answer = _keyed(turn.scope, message.digest) if message.answer else b""
+            if session.answers.get(answer) == id:
+                self._forget_answer(session, answer)
         if not session.turns:
             self._forget_session(session)
 
@@ -250,11 +256,18 @@ class SessionIndex:
         del self.sessions[session.id]
         for turn in session.turns:
             del self.turns[turn.id]
-            _remove_id(self._requests, turn.digest, turn.id)
+            self._remove_request(turn)
         for prefix in session.prefixes:
             _remove_id(self._by_prefix, prefix, session.id)
         for answer in list(session.answers):
             self._forget_answer(session, answer)
+
+    def _remove_request(self, turn: SessionTurn) -> None:
+        earlier = self._requests.get(turn.digest)
+        if earlier is not None:
+            earlier.remove_turn(turn)
+            if not earlier:
+                del self._requests[turn.digest]
 
     def _forget_answer(self, session: TurnSession, answer: bytes) -> None:
         del session.answers[answer]
@@ -287,9 +300,8 @@ def _keyed(scope: SessionScope, digest: bytes) -> bytes:
     return hashed.digest()
 
 
-def _remove_id(rows: dict[bytes, list[str]], key: bytes, id: str) -> None:
-    ids = rows.get(key, [])
-    if id in ids:
-        ids.remove(id)
+def _remove_id(rows: dict[bytes, dict[str, None]], key: bytes, id: str) -> None:
+    ids = rows.get(key, {})
+    ids.pop(id, None)
     if not ids:
         rows.pop(key, None)
