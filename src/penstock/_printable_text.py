@@ -12,6 +12,7 @@ from penstock._lazy_patterns import lazy_pattern
 
 if TYPE_CHECKING:
     import re
+    from collections.abc import Callable
 
 _SHOWN = {"\n": "⏎", "\t": "⇥", "\r": "␍"}
 _JOINERS = "\u200c\u200d"  # emoji and many scripts need them; no terminal obeys them
@@ -36,6 +37,13 @@ def printable_lines(text: str) -> str:
         return text
     text = text.replace("\r\n", "\n")
     return "".join([char if char.isprintable() or char in _LINES else _show(char) for char in text])
+
+
+def escape_unprintable(text: str, escape: Callable[[str], str]) -> str:
+    """Returns the text with `escape(char)` for each character that is invisible or that a terminal would obey."""
+    if text.isprintable():
+        return text
+    return "".join([char if char.isprintable() or char in _JOINERS else escape(char) for char in text])
 
 
 def _show(char: str) -> str:

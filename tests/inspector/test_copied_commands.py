@@ -304,7 +304,7 @@ def test_what_was_not_kept_and_unknown_forms_are_refused(gateway: Inspected) -> 
     for base in ("javascript:alert(1)", "http://x/' && id '", "http://x y"):
         assert get(place, params={"base": base}, headers=bearer(KEY)).status_code == 400
     assert (
-        '"curl https://gate.test/v1/chat' in get(place, params={"base": "https://gate.test"}, headers=bearer(KEY)).text
+        "curl https://gate.test/v1/chat" in get(place, params={"base": "https://gate.test"}, headers=bearer(KEY)).text
     )
     gateway.inspector.watch.captures[turn].request_cut = True
     assert get(place, headers=bearer(KEY)).json()["error"]["code"] == "request_not_kept"

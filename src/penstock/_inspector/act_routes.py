@@ -61,7 +61,7 @@ class ActRoutes:
         forwarded = self._services.config.access.keys == "forward" and not row.key
         request = CopiedRequest(
             protocol=source.request_protocol or row.protocol,
-            path=row.route,
+            path=redact_json_text(row.route, secrets),
             body=redact_json_text(source.request, secrets),
             base=_gateway_address(incoming),
             model=row.asked,

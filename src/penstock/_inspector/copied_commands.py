@@ -6,14 +6,16 @@ A key is read from the environment and never written. What a form cannot express
 
 from __future__ import annotations
 
-import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import msgspec
 
 from penstock._inspector import program_text
 from penstock._inspector.request_conversion import convert_body, parse_request_body, request_headers
+from penstock._inspector.shell_quoting import can_stand_in_quotes, print_command, quote_word
+from penstock._printable_text import printable
 from penstock._redaction import MARK
 from penstock.errors import InputError, PenstockError
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 KEY_VARIABLE = "PENSTOCK_KEY"
 MAX_ARGUMENT_BYTES = 100_000  # Linux takes 128 KiB in one argument; a longer body is piped
 CHAT_OPERATIONS = frozenset({"", "chat", "responses", "completions", "fim"})
+_PATH_CHARACTERS = "/:@!$&'()*+,;=~"  # without brackets and braces, which curl would expand
 _FIM_PATH = "/fim/completions"
 
 
@@ -68,33 +71,43 @@ def write_command(form: str, request: CopiedRequest) -> CopiedCommand:
     notes = [f"{MARK} stands where a secret was removed"] if MARK in request.body else []
     if "\ufffd" in request.body:
         notes.append("the body had bytes that are not UTF-8; they are replaced")
+    request = replace(request, headers=_sendable_headers(request.headers, notes))
     return CopiedCommand(form, language, write(request, notes), notes)
+
+
+def _sendable_headers(headers: dict[str, str], notes: list[str]) -> dict[str, str]:
+    """Returns the headers of printable ASCII: only those are sent alike by all programs. The others are named."""
+    sendable = {name: value for name, value in headers.items() if _is_printable_ascii(name + value)}
+    if len(sendable) < len(headers):
+        names = ", ".join(name for name in headers if name not in sendable)
+        notes.append(f"left out, because of characters that are not printable ASCII: {printable(names)}")
+    return sendable
+
+
+def _is_printable_ascii(text: str) -> bool:
+    return text.isascii() and text.isprintable()
 
 
 # ── curl ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _write_curl(request: CopiedRequest, notes: list[str]) -> str:
-    """Returns a command for a POSIX shell. Single quotes keep every character as it is."""
-    path = request.path
+def _write_curl(request: CopiedRequest, _notes: list[str]) -> str:
+    """Returns a command for a POSIX shell. curl reads no file, also if the body begins with `@`.
+
+    What cannot stand in an argument, or is too long for it, is printed into curl's standard input.
+    """
+    path = quote(request.path, safe=_PATH_CHARACTERS, errors="replace")
     if path.endswith(":streamGenerateContent"):
         path += "?alt=sse"
-    lines = [f"curl {'-N ' if request.stream else ''}{shlex.quote(request.base + path)}"]
+    lines = [f"curl {'-N ' if request.stream else ''}{quote_word(request.base + path)}"]
     headers = {**request_headers(request.protocol), **request.headers}
-    lines += [f"-H {shlex.quote(f'{name}: {value}')}" for name, value in headers.items()]
+    lines += [f"-H {quote_word(f'{name}: {value}')}" for name, value in headers.items()]
     if request.keyed:
         lines.append(f'-H "authorization: Bearer ${KEY_VARIABLE}"')
-    body = request.body.replace("\0", "")
-    if body != request.body:
-        notes.append("the body had zero bytes, which a shell cannot pass on; they are left out")
-    if len(body.encode()) > MAX_ARGUMENT_BYTES:
-        return f"printf %s {_quote_shell(body)} |\n  " + " \\\n  ".join([*lines, "--data-binary @-"])
-    return " \\\n  ".join([*lines, f"--data-binary {_quote_shell(body)}"])
-
-
-def _quote_shell(text: str) -> str:
-    """Returns a text in single quotes. curl reads a file if its data begins with `@`: JSON never does."""
-    return "'" + text.replace("'", "'\\''") + "'"
+    body = request.body.encode("utf-8", "replace").decode()
+    if len(body.encode()) > MAX_ARGUMENT_BYTES or not can_stand_in_quotes(body):
+        return f"{print_command(body)} |\n  " + " \\\n  ".join([*lines, "--data-binary @-"])
+    return " \\\n  ".join([*lines, f"--data-raw {quote_word(body)}"])
 
 
 # ── Python and TypeScript ─────────────────────────────────────────────────────────────────────────

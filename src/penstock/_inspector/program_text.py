@@ -1,13 +1,17 @@
 """Programs that send a request body with an SDK: the text of Python and TypeScript files.
 
-The body stands in them as literals. Values of the body never become code.
+The body stands in them as literals. Values of the body never become code. Control characters and invisible ones are
+escaped, because the programs are pasted into terminals.
 """
 
 from __future__ import annotations
 
 import json
+import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
+
+from penstock._printable_text import escape_unprintable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -197,7 +201,13 @@ def _typescript_name(name: str) -> str:
 
 
 def _json_text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return escape_unprintable(json.dumps(value, ensure_ascii=False), _escape_utf16)
+
+
+def _escape_utf16(char: str) -> str:
+    """Returns the escapes of a character in JavaScript: one for each UTF-16 unit."""
+    data = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{unit:04x}" for unit in struct.unpack(f">{len(data) // 2}H", data))
 
 
 # ── both ──────────────────────────────────────────────────────────────────────────────────────────
