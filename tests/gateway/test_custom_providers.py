@@ -17,8 +17,14 @@ from penstock._engines.config import Account
 from penstock._engines.environ import LIVE
 from penstock._gateway.app import App
 from penstock._gateway.config import GatewayConfig, Key, Serve
-from penstock._gateway.custom_provider_validation import check_resolved_host, describe_exposure, list_templates
+from penstock._gateway.custom_provider_validation import (
+    check_custom_provider,
+    check_resolved_host,
+    describe_exposure,
+    list_templates,
+)
 from penstock._gateway.keys import hash_key
+from penstock._providers.registry import COMPATIBLE
 from penstock._store.custom_providers import MAX_CUSTOM_PROVIDERS, MAX_MODELS, CustomProvider, CustomProvidersFile
 from penstock.errors import InputError
 from penstock.testing import Reply, scripted
@@ -383,6 +389,27 @@ http://[fd00:ec2::254]/ http://100.100.100.200/ http://168.63.129.16/ http://192
 http://[::]:8000/ http://224.0.0.1/ http://metadata.google.internal/ http://METADATA.google.internal./
 http://metadata/ http://metadata.goog/ http://x.metadata.google.internal/ http://instance-data/
 http://instance-data.ec2.internal/ http://169.254.169%2e254/ http://①69.254.169.254/ http://169。254。169。254/""".split()
+
+# The metadata services of clouds over IPv6, and an IPv4 address inside an IPv6 address in every form.
+REFUSED_IPV6 = """fd00:ec2::254 fd00:ec2::23 fd20:ce::254 fd00:c1::a9fe:a9fe fd00:42::42 fd00:a9fe:a9fe::1 fd00:100::100:200
+::169.254.169.254 ::ffff:0:169.254.169.254 64:ff9b::169.254.169.254 64:ff9b:1:a9fe:a9:fe00:: 64:ff9b:1:a9:fe:a9fe::
+64:ff9b:1:0:a9:fea9:fe00:0 64:ff9b:1::169.254.169.254 64:ff9b:1:7::168.63.129.16 2002:6464:64c8::1
+2001:0:4136:e378:8000:63bf:5601:5601""".split()
+USABLE_IPV6 = """::1 fd00::1 fd00:ec3::1 ::ffff:127.0.0.1 ::ffff:0:10.0.0.5 64:ff9b::10.0.0.5 64:ff9b:1::10.0.0.5
+64:ff9b:1:a00:0:500:: 2001:db8::1""".split()
+
+
+@pytest.mark.parametrize("address", REFUSED_IPV6)
+def test_metadata_services_are_refused_over_ipv6(address: str) -> None:
+    with pytest.raises(InputError, match="metadata service"):
+        check_custom_provider("lab", CustomProvider(base_url=f"http://[{address}]:80/v1", like=COMPATIBLE))
+    with pytest.raises(InputError, match="metadata service"):
+        check_resolved_host(f"http://[{address}]/v1")
+
+
+@pytest.mark.parametrize("address", USABLE_IPV6)
+def test_other_ipv6_addresses_may_be_used(address: str) -> None:
+    check_custom_provider("lab", CustomProvider(base_url=f"http://[{address}]:8000/v1", like=COMPATIBLE))
 
 
 @pytest.mark.parametrize("url", REFUSED)

@@ -31,14 +31,22 @@ Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _HOST = re.compile(r"[a-z0-9._-]+")
 _SIMPLE_SCHEMES = frozenset({"bearer", "header"})  # a key is all that they need
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 # Link-local, and the addresses at which clouds serve credentials: https://www.alibabacloud.com/help/en/ecs/user-guide/
 # view-instance-metadata, https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16,
-# https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-data-retrieval.html
+# https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-data-retrieval.html. Over IPv6, in this order: AWS
+# (EKS Pod Identity too), Google Cloud, Oracle Cloud, Scaleway, Linode, Alibaba Cloud.
 _REFUSED_NETWORKS = tuple(
     ipaddress.ip_network(one)
-    for one in "169.254.0.0/16 fe80::/10 fd00:ec2::254/128 100.100.100.200/32 168.63.129.16/32 192.0.0.192/32".split()
+    for one in (
+        "169.254.0.0/16 fe80::/10 100.100.100.200/32 168.63.129.16/32 192.0.0.192/32 fd00:ec2::/32 fd20:ce::254/128 "
+        "fd00:c1::a9fe:a9fe/128 fd00:42::42/128 fd00:a9fe:a9fe::1/128 fd00:100::100:200/128"
+    ).split()
 )
+# IPv6 networks whose addresses end with an IPv4 address: IPv4-compatible (RFC 4291), IPv4-translated (RFC 2765) and
+# the well-known prefix of NAT64 (RFC 6052). The local prefix of NAT64 (RFC 8215) may have it in any of four places.
+_IPV4_ENDINGS = tuple(ipaddress.IPv6Network(one) for one in ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96"))
+_LOCAL_NAT64 = ipaddress.IPv6Network("64:ff9b:1::/48")
+_IPV4_BYTES = ((6, 7, 9, 10), (7, 9, 10, 11), (9, 10, 11, 12), (12, 13, 14, 15))  # RFC 6052, section 2.2
 _METADATA_NAMES = frozenset({"metadata", "metadata.google.internal", "metadata.goog", "instance-data"})
 _METADATA_ENDINGS = (".metadata.google.internal", ".metadata.goog", "instance-data.ec2.internal")
 _PRIVATE_ENDINGS = (".local", ".lan", ".internal", ".home.arpa", ".localhost")
@@ -137,14 +145,20 @@ def _read_address(host: str) -> Address | None:
 
 
 def _embedded_addresses(address: Address) -> Iterator[Address]:
-    """Yield an address, and the IPv4 address inside it."""
+    """Yield an address, and the IPv4 addresses that may be inside it."""
     yield address
-    if isinstance(address, ipaddress.IPv6Address):
-        inside = address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
-        if address in _NAT64:
-            inside = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-        if inside is not None:
-            yield inside
+    if not isinstance(address, ipaddress.IPv6Address):
+        return
+    inside = address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
+    if inside is not None:
+        yield inside
+    if any(address in network for network in _IPV4_ENDINGS):
+        yield ipaddress.IPv4Address(address.packed[-4:])
+    if address in _LOCAL_NAT64:
+        for places in _IPV4_BYTES:
+            possible = ipaddress.IPv4Address(bytes(address.packed[place] for place in places))
+            if not possible.is_unspecified:  # the address is in another of the places
+                yield possible
 
 
 def check_resolved_host(url: str) -> None:
