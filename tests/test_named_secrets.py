@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock._redaction import MARK, cut_bytes, find_secrets, redact, redact_bytes, redact_json, redact_range
+from tests.support.growth import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -220,3 +222,12 @@ def test_the_positions_are_those_of_the_text() -> None:
     text = '\u0130\u0130 "password": "hunter2"'
     ((first, last),) = find_secrets(text)
     assert text[first:last] == "hunter2"
+
+
+@pytest.mark.slow
+@pytest.mark.finding("SEC-3")
+@pytest.mark.parametrize("piece", ["A_KEY=", "password=", "token=", "secret:", "secret=$A", "password**:", "&key="])
+def test_a_text_full_of_names_takes_little_longer_than_words(piece: str) -> None:
+    """A client chooses its User-Agent, and a model its text: neither may be slow to search."""
+    times = {one: seconds(partial(find_secrets, one * (60_000 // len(one))), 5) for one in ("plain words ", piece)}
+    assert times[piece] < 50 * times["plain words "]

@@ -17,25 +17,26 @@ bytes that are read as Latin-1.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from penstock._lazy_patterns import lazy_pattern
+from penstock._secret_values import DIGIT, is_secret_run, is_secret_text, is_strong, is_strong_run, is_template
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterator
 
 Span: TypeAlias = tuple[int, int]
-REMOVAL_MARK = "[secret]"
-_SHORTEST = 4  # characters of a value: shorter ones are no secrets
-_SHORTEST_RUN = 7  # without quotes
-_STRONG, _STRONGER = 16, 20  # characters of a value whose name alone does not tell
 _NAME_LENGTH = 48  # characters of a name that are read
 _STEMS = (
     "password", "passwd", "passphrase", "secret", "key", "token", "authorization", "pwd", "signature", "credential",
     "sig",
 )  # fmt: skip
+_SURE_STEMS = frozenset({"password", "passwd", "passphrase", "secret", "authorization"})
 _AFTER_STEM = frozenset("\"'`\\ \t:=*_-0123456789")
+_SIGNS = frozenset("=: \t*")  # after a name without a quote and without a number
+_AFTER_SIGN = frozenset("=> \t\\\"'`bfruBFRU")  # what does not begin a value at once
+_SURE_LENGTH = 16  # characters of the longest match of `_SURE`, and some more
 _SURE = lazy_pattern(
     r"""(?x)(?:password|passwd|passphrase|[_\-;]pwd|secret|authorization
     |(?:api|access|secret|private|encryption|signing)[_\-.\ ]?key
@@ -61,7 +62,7 @@ _ASSIGNED = lazy_pattern(
 )
 _RUN_CHARACTER = r"""(?:[^\x00-\x20"'`\\,;&(){}\[\]<>|]|\\{1,15}+(?:/|u002[bB]|u(?!00[0-7])[0-9A-Fa-f]{4}))"""
 _RUN = lazy_pattern(rf"{_RUN_CHARACTER}++")
-_RUN_START = lazy_pattern(rf"{_RUN_CHARACTER}{{1,256}}+")  # what decides: the runs of several names may overlap
+_DECIDING = 128  # characters of a run that decide: the runs of several names may overlap
 _PLAIN_OR_SPELLED = lazy_pattern('"|u0022')
 _LINE_END = lazy_pattern(r"[\r\n]")
 _CALLED = frozenset("([<")  # after a run: it is a function or a type
@@ -70,25 +71,6 @@ _IN_SIMPLE = r"\\\r\n\""
 _SIMPLE = {
     mark: lazy_pattern(rf'(?:[^{mark}{_IN_SIMPLE}]|\\{{1,15}}+(?![\\nr"]|u0022|u000[aAdD]).)*+') for mark in ("'", "`")
 }
-_TEMPLATE = lazy_pattern(
-    r"""(?x)\$[A-Z_][A-Z0-9_]*|\$[A-Za-z_]+(?:(?:->|\.)[A-Za-z_]+)*|<[^<>]*>|\{[^{}]*\}|%(?:s|d|\([a-z_]+\)s|\w+%)
-    |.*(?:\$\{|\{\{).*|\$\(.*\)|\[[A-Za-z _-]*\]|[*xX.\#_-]+|(?i:your)[-_ ].*|[~.]{0,2}/[A-Za-z_./-]+
-    |(?:[A-Z][A-Z0-9]*_)*(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE)(?:_\d{1,2})?|[\w./~-]+\.(?:pem|key|crt|json|txt|env)""",
-    re.ASCII | re.DOTALL,
-)
-_WORDS = frozenset(
-    """any boolean false hidden none null number object optional password required str string text true undefined
-    unknown""".split()
-)
-_SCHEME = lazy_pattern(r"(?i)(?:bearer|basic|token|digest)[ ]+")
-_ABOUT_SECRETS = lazy_pattern(r"(?i)pass(?:word|phrase|wd)|secret|token|key|credential")
-_VARIABLE = lazy_pattern(r"[A-Za-z_]\w*(?:\??\.[A-Za-z_]\w*)*", re.ASCII)
-_NAMED_LIKE_A_SECRET = lazy_pattern(r"(?i)(?:password|passwd|passphrase|pwd|secret|key|token)(?:_?[0-9]{1,2})?$")
-_LETTERS_FOR_DIGITS = lazy_pattern("[0-9][a-z]")  # `S3cretPassword` is a password, `user2_password` a variable
-_REFERENCE = lazy_pattern(r"\$[A-Za-z_]+[0-9]*")
-_RESOURCE = lazy_pattern(r"[a-z]+[0-9]{0,2}(?:-[a-z]+[0-9]{0,2})+")  # what people call one: `my-tls-secret1`
-_DENSE = lazy_pattern(r"[A-Za-z0-9_\-+/=.~:%\\]+")
-_DIGIT, _LETTER = lazy_pattern("[0-9]"), lazy_pattern("[A-Za-z]")
 _USER_INFO = lazy_pattern(r""":(?:\\{0,15}+/){2}((?:[^\x00-\x20"'`\\/@?#<>]|\\{1,15}+u00[0-9A-Fa-f]{2})++)@""")
 _PEM = "PRIVATE KEY"
 _PEM_BODY = lazy_pattern(rf"{_PEM}(?: BLOCK)?-----((?:[A-Za-z0-9+/=:,. \t\r\n]|\\++(?!u00|\")|-(?!----)){{32,}}+)")
@@ -111,7 +93,6 @@ class _Name(NamedTuple):
     is_sure: bool
     capitals: bool
     parameter: bool
-    quoted: bool  # by the text before it: it begins after a quote
     before: str  # the text before it
 
 
@@ -122,9 +103,10 @@ def find_named_values(text: str, lower: str) -> list[Span]:
     """
     spans: list[Span] = []
     if "=" in text or ":" in text:
+        runs = _Runs(text)
         for stem in _STEMS:
             if stem in lower:
-                spans += _values_after(text, lower, stem)
+                spans += _values_after(runs, lower, stem)
         if "@" in text and (":/" in text or ":\\" in text):
             spans += [one.span(1) for one in _USER_INFO.finditer(text) if _is_login(one[1])]
     if _PEM in text:
@@ -137,12 +119,12 @@ def is_named_secret(name: str, value: str) -> bool:
     last = name[-_NAME_LENGTH:].rstrip("0123456789").rstrip("_-")
     lower = last.lower().removesuffix("_base")
     is_sure = _SURE.search(lower) is not None
-    return (is_sure or _may_name_secret(lower, capitals=last.isupper())) and _is_secret_text(value, is_sure=is_sure)
+    return (is_sure or _may_name_secret(lower, capitals=last.isupper())) and is_secret_text(value, is_sure=is_sure)
 
 
 def _may_name_secret(name: str, *, capitals: bool) -> bool:
     """True for names of keys and tokens that need not be secrets."""
-    return _UNSURE.search(name) is not None or (capitals and name.endswith(("_key", "_token")))
+    return (capitals and name.endswith(("_key", "_token"))) or _UNSURE.search(name) is not None
 
 
 def to_lower(text: str) -> str:
@@ -151,13 +133,39 @@ def to_lower(text: str) -> str:
     return lower if len(lower) == len(text) else text.replace("\u0130", "i").lower()
 
 
-def _values_after(text: str, lower: str, stem: str) -> Iterator[Span]:
+class _Runs:
+    """The runs of a text, which are values without quotes. Names in one run share its end and its next digit."""
+
+    def __init__(self, text: str) -> None:
+        self.text: str = text
+        self._run: Span = (0, 0)
+        self._digit: Span = (1, 0)  # where the search began, and where the digit is
+
+    def find_end(self, start: int) -> int:
+        """Returns where the run ends that has a character here; `start` if there is none."""
+        first, end = self._run
+        if not first <= start < end:
+            found = _RUN.match(self.text, start)
+            self._run = (start, end := found.end() if found is not None else start)
+        return end
+
+    def has_digit(self, start: int, end: int) -> bool:
+        """True if a digit is in this part of the text."""
+        first, digit = self._digit
+        if not first <= start <= digit:
+            found = DIGIT.search(self.text, start)
+            self._digit = (start, digit := found.start() if found is not None else len(self.text))
+        return digit < end
+
+
+def _values_after(runs: _Runs, lower: str, stem: str) -> Iterator[Span]:
+    text = runs.text
     place = lower.find(stem)
     while place >= 0:
         end = place + len(stem)
         if text[end : end + 1] in _AFTER_STEM:
-            name = _read_name(text, lower, place, end)
-            span = _read_value(text, end, name) if name is not None else None
+            name = _read_name(text, lower, place, end, is_sure=stem in _SURE_STEMS)
+            span = _read_value(runs, end, name) if name is not None else None
             if span is not None:
                 yield span
                 end = span[1]
@@ -167,20 +175,20 @@ def _values_after(text: str, lower: str, stem: str) -> Iterator[Span]:
 # ── names ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _read_name(text: str, lower: str, place: int, end: int) -> _Name | None:
-    """Returns the name that ends here; None if it is not that of a secret."""
+def _read_name(text: str, lower: str, place: int, end: int, *, is_sure: bool) -> _Name | None:
+    """Returns the name that ends here; None if it is not that of a secret. `is_sure`: its last word alone tells."""
     first = max(place - _NAME_LENGTH, 0)
     head = text[first:place].rstrip(_NAME_CHARACTERS)
     start, before = first + len(head), head
     if head.endswith("\\"):  # the name begins after an escape, whose letter is not part of it
         start, before = _skip_escape(text, start, place, head)
     name = lower[start:end]
-    is_sure = _SURE.search(lower[first:end]) is not None
+    is_sure = is_sure or _SURE.search(lower, max(first, end - _SURE_LENGTH), end) is not None
     parameter = before.endswith(("?", "&")) and (is_sure or name in _PARAMETERS)
     capitals = _CAPITALS.fullmatch(text, start, end) is not None
     if not (is_sure or parameter or _may_name_secret(name, capitals=capitals)):
         return None
-    return _Name(is_sure, capitals, parameter, _ends_with_quote(before), before)
+    return _Name(is_sure, capitals, parameter, before)
 
 
 def _ends_with_quote(before: str) -> bool:
@@ -200,22 +208,29 @@ def _skip_escape(text: str, start: int, place: int, head: str) -> tuple[int, str
 # ── values ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _read_value(text: str, end: int, name: _Name) -> Span | None:
+def _read_value(runs: _Runs, end: int, name: _Name) -> Span | None:
     """Returns the value after a name."""
-    member = _MEMBER.match(text, end)
+    text = runs.text
+    member = _MEMBER.match(text, end) if text[end] not in _SIGNS else None
     if member is not None:
-        return _quoted_value(text, member.end(), _read_quote(member[2]), name) if name.quoted else None
+        is_quoted = _ends_with_quote(name.before)
+        return _quoted_value(runs, member.end(), _read_quote(member[2]), name) if is_quoted else None
+    if text[end] == "=" and text[end + 1 : end + 2] not in _AFTER_SIGN:  # the most frequent form is read at once
+        return _read_unquoted_value(runs, end + 1, name, is_given=name.parameter or name.capitals)
     found = _ASSIGNED.match(text, end)
-    if found is None:
-        return None
-    start = found.end()
+    return _assigned_value(runs, found, name) if found is not None else None
+
+
+def _assigned_value(runs: _Runs, found: re.Match[str], name: _Name) -> Span | None:
+    """Returns the value after a name and a sign."""
+    text, start = runs.text, found.end()
     if found["quote"] is None:
         is_given = name.parameter or (name.capitals and found["sign"] == "=" and not found["blank"] + found["after"])
-        return _read_unquoted_value(text, start, name, is_given=is_given)
+        return _read_unquoted_value(runs, start, name, is_given=is_given)
     quote = _read_quote(found["quote"])
     if _BEFORE_VALUE.match(text, start) or _ends_quotation(name, found["quote"]):
         return None
-    span = _quoted_value(text, start, quote, name)
+    span = _quoted_value(runs, start, quote, name)
     if span is not None and text[span[0]] in "+&" and text[span[0]] == text[span[1] - 1]:
         return None  # "password=" + password + "…"
     return span
@@ -244,7 +259,8 @@ def _ends_quotation(name: _Name, quote: str) -> bool:
     return name.before.endswith(quote) and not name.before.endswith("\\" + quote)
 
 
-def _quoted_value(text: str, start: int, quote: _Quote, name: _Name) -> Span | None:
+def _quoted_value(runs: _Runs, start: int, quote: _Quote, name: _Name) -> Span | None:
+    text = runs.text
     if quote.mark in _SIMPLE:
         body = _SIMPLE[quote.mark].match(text, start)
         end = body.end() if body is not None else start
@@ -252,8 +268,8 @@ def _quoted_value(text: str, start: int, quote: _Quote, name: _Name) -> Span | N
     else:
         end, closed = _closing_quote(text, start, quote)
     if not closed:
-        return _read_unquoted_value(text, start, name, is_given=False)
-    return (start, end) if _is_secret_text(text[start:end], is_sure=name.is_sure) else None
+        return _read_unquoted_value(runs, start, name, is_given=False)
+    return (start, end) if is_secret_text(text[start:end], is_sure=name.is_sure) else None
 
 
 def _closing_quote(text: str, start: int, quote: _Quote) -> tuple[int, bool]:
@@ -298,60 +314,18 @@ def _closing_slashes(count: int, quote: _Quote, *, is_spelled: bool) -> int | No
     return None if (inner + 1) % step == 0 else (2 * _own_slashes(inner) + 1) * unit
 
 
-def _read_unquoted_value(text: str, start: int, name: _Name, *, is_given: bool) -> Span | None:
+def _read_unquoted_value(runs: _Runs, start: int, name: _Name, *, is_given: bool) -> Span | None:
     """Returns a value without quotes. `is_given`: it is not program code."""
-    found = _RUN_START.match(text, start)
-    if found is None or text[found.end() : found.end() + 1] in _CALLED:
+    end = runs.find_end(start)
+    cut = min(end, start + _DECIDING)
+    if end == start or runs.text[cut : cut + 1] in _CALLED:
         return None
-    value = found[0].rstrip(".:!?*")
-    if _is_template(value) or _is_variable(value, is_given=is_given) or _is_reference(value, is_given=is_given):
+    is_unsure = not name.is_sure and not name.parameter
+    if (is_unsure or not is_given) and not runs.has_digit(start, cut):
         return None
-    if not name.is_sure and not name.parameter:
-        is_secret = _is_strong(value, _STRONG)
-    else:
-        is_secret = len(value) >= _SHORTEST if is_given else len(value) >= _SHORTEST_RUN and _is_mixed(value)
-    whole = _RUN.match(text, start) if is_secret else None
-    return whole.span() if whole is not None else None
-
-
-def _is_secret_text(value: str, *, is_sure: bool) -> bool:
-    """True for a text in quotes, unless it is a placeholder or a sentence about a secret."""
-    scheme = _SCHEME.match(value)
-    rest = value[scheme.end() :] if scheme is not None else value
-    if len(rest.replace(REMOVAL_MARK, "")) < _SHORTEST or _is_template(rest) or rest.lower() in _WORDS:
-        return False
-    if not is_sure:
-        return _is_strong(rest, _STRONGER)
-    return not (" " in rest and _ABOUT_SECRETS.search(rest) and not _DIGIT.search(rest))
-
-
-def _is_template(value: str) -> bool:
-    return _TEMPLATE.fullmatch(value) is not None
-
-
-def _is_variable(value: str, *, is_given: bool) -> bool:
-    """True for names in program code such as `args.password` and `user2_password`, and for words such as `None`."""
-    if _VARIABLE.fullmatch(value) is None:
-        return False
-    if not _DIGIT.search(value):
-        is_name = _NAMED_LIKE_A_SECRET.search(value) is not None and ("_" in value or not is_given)
-        return is_name or "." in value or value.lower() in _WORDS
-    return not is_given and _NAMED_LIKE_A_SECRET.search(value) is not None and not _LETTERS_FOR_DIGITS.search(value)
-
-
-def _is_reference(value: str, *, is_given: bool) -> bool:
-    """True for a variable of a shell or of PHP, and for a secret's name such as `my-tls-secret1`."""
-    if _REFERENCE.fullmatch(value) is not None:
-        return True
-    return not is_given and _RESOURCE.fullmatch(value) is not None and _NAMED_LIKE_A_SECRET.search(value) is not None
-
-
-def _is_mixed(value: str) -> bool:
-    return _DIGIT.search(value) is not None and _LETTER.search(value) is not None
-
-
-def _is_strong(value: str, length: int) -> bool:
-    return len(value) >= length and _is_mixed(value) and _DENSE.fullmatch(value) is not None
+    value = runs.text[start:cut].rstrip(".:!?*")
+    is_secret = (is_strong_run if is_unsure else is_secret_run)(value, is_given=is_given)
+    return (start, end) if is_secret else None
 
 
 # ── URLs and private keys ─────────────────────────────────────────────────────────────────────────
@@ -360,7 +334,7 @@ def _is_strong(value: str, length: int) -> bool:
 def _is_login(info: str) -> bool:
     """True for the user information of a URL that has a password or is a token."""
     _, colon, password = info.partition(":")
-    return (bool(password) and not _is_template(password)) if colon else _is_strong(info, _STRONG)
+    return (bool(password) and not is_template(password)) if colon else is_strong(info)
 
 
 def _private_keys(text: str) -> Iterator[Span]:

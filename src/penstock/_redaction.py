@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock._input_limits import MAX_JSON_DEPTH
 from penstock._lazy_patterns import lazy_pattern
-from penstock._named_secrets import REMOVAL_MARK, Span, find_named_values, is_named_secret, to_lower
+from penstock._named_secrets import Span, find_named_values, is_named_secret, to_lower
+from penstock._secret_values import REMOVAL_MARK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 PREFIX = "/inspector"
 MAX_BODY_BYTES = 32 * 2**20
+MAX_INLINE_JSON = 4 * 1024  # bytes that are redacted on the event loop: faster than starting a thread
 BODY_TIMEOUT = 120.0  # seconds
 KEEP_ALIVE_SECONDS = 15.0  # of silence, after which a comment is sent
 WRITE_TIMEOUT = 60.0  # seconds without reading, after which a stream is aborted
@@ -186,6 +187,12 @@ async def _send_response(response: ApiResponse, send: Any, *, head: bool) -> Non
     await send_response(send, response.status, response.body, headers, head_only=head)
 
 
+class WorkerThreads(Protocol):
+    """Runs slow work in threads."""
+
+    async def run(self, work: Callable[[], bytes]) -> bytes: ...
+
+
 @lru_cache(1000)
 def contains_secret(text: str, secrets: tuple[str, ...]) -> bool:
     """True if the text holds a secret. Cached: many rows are equal."""
@@ -202,7 +209,18 @@ def encode_public(value: Any) -> bytes:
 
 def encode_redacted(value: Any, secrets: Iterable[str] = ()) -> bytes:
     """Returns a value as JSON, without secrets."""
+    return _redact_json_bytes(encode_public(value), secrets)
+
+
+async def encode_in_worker(value: Any, secrets: Iterable[str], work: WorkerThreads) -> bytes:
+    """Returns the same as `encode_redacted`. What is long is redacted in a thread: some texts take long."""
     data = encode_public(value)
+    if len(data) <= MAX_INLINE_JSON:
+        return _redact_json_bytes(data, secrets)
+    return await work.run(lambda: _redact_json_bytes(data, secrets))
+
+
+def _redact_json_bytes(data: bytes, secrets: Iterable[str]) -> bytes:
     text = data.decode()
     hidden = redact_json_text(text, secrets)
     return data if hidden is text else hidden.encode()

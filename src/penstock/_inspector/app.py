@@ -14,7 +14,7 @@ from penstock._gateway.callers import ANONYMOUS, Caller, Refusal, make_refusal
 from penstock._gateway.routes import mounted_path
 from penstock._inspector import api_router
 from penstock._inspector.act_routes import ActRoutes
-from penstock._inspector.api_router import PREFIX, ApiResponse, Route, encode_redacted
+from penstock._inspector.api_router import PREFIX, ApiResponse, Route, encode_in_worker, encode_redacted
 from penstock._inspector.capture_ring import LiveCaptures
 from penstock._inspector.file_inspector import FileRoutes, WorkerSlots, describe_inspector
 from penstock._inspector.keeping_routes import KeepingRoutes
@@ -60,6 +60,7 @@ class Inspector:
         keeping = KeepingRoutes(self.services, self.watch, work)
         requests = RequestRoutes(self.services, self.watch, work, sessions.reader, turns.find_request)
         act = ActRoutes(self.services, work, turns.find_request)
+        self._work = work
         self._listing: asyncio.Task[list[ModelEntry]] | None = None
         routes: dict[tuple[str, str], Route] = {
             ("GET", "about"): self._about,
@@ -155,7 +156,7 @@ class Inspector:
             key="ok" if self.services.access.keyed else "none",
             models=[{"id": entry.name, "provider": entry.model.provider} for entry in entries],
         )
-        return ApiResponse(encode_redacted(about, self.services.secrets))
+        return ApiResponse(await encode_in_worker(about, self.services.secrets, self._work))
 
     async def _models(self) -> list[ModelEntry]:
         """Returns all models that are known within `MODEL_LIST_TIMEOUT`: some providers list theirs slowly."""

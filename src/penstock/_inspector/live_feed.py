@@ -12,7 +12,14 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from penstock._inspector.api_router import contains_secret, encode_public, encode_redacted, sse_event
+from penstock._inspector.api_router import (
+    MAX_INLINE_JSON,
+    contains_secret,
+    encode_in_worker,
+    encode_public,
+    encode_redacted,
+    sse_event,
+)
 from penstock._store.journal import JournalEntry, TurnFacts
 
 if TYPE_CHECKING:
@@ -49,7 +56,7 @@ class LiveFeed:
         captures, listener = self._captures, self._listener
         rows = [*first["rows"], *await self.running_rows()]
         body = {**first, "rows": rows, "first": True, "now": time.time()}
-        yield sse_event("turns", encode_redacted(body, self._secrets()))
+        yield sse_event("turns", await encode_in_worker(body, self._secrets(), self._work))
         while not captures.closed:
             with suppress(TimeoutError):
                 async with asyncio.timeout(PROGRESS_INTERVAL if self._running else None):
@@ -94,10 +101,10 @@ class LiveFeed:
         body = {"rows": rows, **{name: value for name, value in body.items() if value}}
         if len(body) == 1 and not rows:
             return b""
-        secrets = tuple(self._secrets())
-        if any(contains_secret(row.searchable_text, secrets) for row in [*rows, *updates]):
-            return encode_redacted(body, secrets)
-        return encode_public(body)
+        shown, secrets = [*rows, *updates], tuple(self._secrets())
+        if sum(len(row.searchable_text) for row in shown) <= MAX_INLINE_JSON:
+            return _encode_rows(body, shown, secrets)
+        return await self._work.run(lambda: _encode_rows(body, shown, secrets))
 
     async def _find(self, changed: Collection[object]) -> Mapping[str, Collection[str]]:
         return await self._work.run(self._find_phrases) if changed and self._query.phrases else {}
@@ -106,6 +113,13 @@ class LiveFeed:
         captures = self._captures.captures
         running = [captures[name] for name in self._running if name in captures]
         return {capture.id: capture.read_progress() for capture in running if not capture.finished}
+
+
+def _encode_rows(body: dict[str, Any], rows: Iterable[TurnRow], secrets: tuple[str, ...]) -> bytes:
+    """Returns changes as JSON. Only rows with a secret, which are rare, are redacted."""
+    if any(contains_secret(row.searchable_text, secrets) for row in rows):
+        return encode_redacted(body, secrets)
+    return encode_public(body)
 
 
 class ClosableStream:

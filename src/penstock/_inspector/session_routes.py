@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from penstock._engines.model_resolution import Target
 from penstock._gateway.callers import make_refusal
 from penstock._gateway.endpoints import query_integer
-from penstock._inspector.api_router import ApiResponse, encode_redacted
+from penstock._inspector.api_router import ApiResponse, encode_in_worker
 from penstock._inspector.journal_access import visible_tenant
 from penstock._inspector.session_reader import SessionReader
 from penstock._inspector.session_reports import SessionFacts, SessionReport, SessionRow, report_session
@@ -51,7 +51,7 @@ class SessionRoutes:
             unread = self.reader.count_unread(tenant)
             return {"sessions": rows, "more": max(0, len(found) - limit), "unread": unread}
 
-        return self._respond(await self._work.run(read), tenant)
+        return await self._respond(await self._work.run(read), tenant)
 
     async def session(self, incoming: IncomingRequest) -> ApiResponse:
         """`GET /inspector/sessions/ID`: one session. `ID` is its own, or that of one of its turns."""
@@ -66,7 +66,7 @@ class SessionRoutes:
         if report is None:
             message = f"there is no session {id[:100]!r} here, or none that this key may see: its turns are not held"
             raise make_refusal(404, "not-found", message)
-        return self._respond(report, tenant)
+        return await self._respond(report, tenant)
 
     def _find_turn(self, turn: str, tenant: str | None, facts: SessionFacts) -> dict[str, Any]:
         session = self.reader.find_session(turn, tenant)
@@ -75,8 +75,9 @@ class SessionRoutes:
             return {"sessions": [], "turns": [], "more": 0}
         return {"sessions": [report.session], "turns": [step.row.id for step in report.steps], "more": 0}
 
-    def _respond(self, value: Any, tenant: str | None) -> ApiResponse:
-        return ApiResponse(encode_redacted(value, [*self._services.secrets, *self.reader.secrets(tenant)]))
+    async def _respond(self, value: Any, tenant: str | None) -> ApiResponse:
+        secrets = [*self._services.secrets, *self.reader.secrets(tenant)]
+        return ApiResponse(await encode_in_worker(value, secrets, self._work))
 
     def _window(self, row: TurnRow) -> int:
         """Returns the context window of the model that answered, or that was asked for; 0 if it is not known."""

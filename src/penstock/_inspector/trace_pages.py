@@ -10,7 +10,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from penstock._inspector.api_router import encode_redacted, sse_event
+from penstock._inspector.api_router import encode_in_worker, encode_redacted, sse_event
 from penstock._inspector.stream_traces import TraceReader
 
 if TYPE_CHECKING:
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from penstock._inspector.capture_ring import LiveCaptures
     from penstock._inspector.file_inspector import WorkerSlots
     from penstock._inspector.live_capture import TurnCapture
+    from penstock._inspector.schemas import TraceUpdate
     from penstock._inspector.stream_traces import TraceSource
 
 FIRST_PAGE_BYTES = 128 * 1024  # of a provider's bytes; about 1,000 events
 TURN_INTERVAL = 0.05  # seconds between two updates of a turn
-MAX_INLINE_BYTES = 32 * 1024  # traced in the event loop: faster than starting a thread
+MAX_INLINE_BYTES = 4 * 1024  # traced in the event loop: faster than starting a thread
 Chunk = tuple[float | None, bytes]
 
 
@@ -124,9 +125,13 @@ async def stream_turn(
                 with suppress(TimeoutError):
                     await asyncio.wait_for(news.wait(), 1.0)
                 news.clear()
-            inline = follower.waiting_bytes < MAX_INLINE_BYTES
-            if update := follower.take_update() if inline else await work.run(follower.take_update):
-                yield sse_event("more", update)
+            if follower.waiting_bytes >= MAX_INLINE_BYTES:
+                data = await work.run(follower.take_update)
+            else:
+                update = follower.read_update()
+                data = await encode_in_worker(update, follower.secrets, work) if update is not None else b""
+            if data:
+                yield sse_event("more", data)
             if not follower.waiting_bytes:
                 await asyncio.sleep(TURN_INTERVAL)
     finally:
@@ -139,7 +144,7 @@ class TurnFollower:
     def __init__(self, capture: TurnCapture, consumer: str, secrets: Iterable[str]) -> None:
         self._capture = capture
         self._source = capture.to_source()
-        self._secrets = [*secrets, *self._source.secrets]
+        self.secrets: list[str] = [*secrets, *self._source.secrets]
         self._reader = TraceReader(self._source, consumer)
         self._sizes = PageSizes()
         self._chunk_count = 0
@@ -156,15 +161,20 @@ class TurnFollower:
         self._feed_page()
         trace = self._reader.trace(done=self.done)
         trace.row, trace.progress = self._capture.to_row(), self._progress()
-        return encode_redacted(trace, self._secrets)
+        return encode_redacted(trace, self.secrets)
 
     def take_update(self) -> bytes:
-        """Returns what is new, at most one page of it; empty if nothing is."""
+        """Returns what is new as JSON, at most one page of it; empty if nothing is."""
+        update = self.read_update()
+        return encode_redacted(update, self.secrets) if update is not None else b""
+
+    def read_update(self) -> TraceUpdate | None:
+        """Returns what is new, at most one page of it; None if nothing is."""
         self._feed_page()
         update = self._reader.take_update(done=self.done)
         update.progress = self._progress()
         is_new = self.done or update.frames or update.events or update.outputs or update.marks
-        return encode_redacted(update, self._secrets) if is_new else b""
+        return update if is_new else None
 
     def _feed_page(self) -> None:
         finished = self._capture.finished  # read before the chunks: none comes after it

@@ -13,7 +13,7 @@ from penstock._gateway.callers import Refusal, make_refusal
 from penstock._gateway.endpoints import IncomingRequest, query_integer
 from penstock._http.response_writer import EventStream
 from penstock._inspector import schemas
-from penstock._inspector.api_router import ApiResponse, encode_redacted
+from penstock._inspector.api_router import ApiResponse, encode_in_worker, encode_redacted
 from penstock._inspector.journal_access import read_journal, visible_tenant
 from penstock._inspector.live_feed import ClosableStream, LiveFeed
 from penstock._inspector.query_completion import Completion, QueryProblem, complete_query, find_problem
@@ -52,8 +52,8 @@ class TurnListRoutes:
         self._previews = TurnPreviews()
         captures.on_deletion.append(self._previews.clear)
 
-    def _respond(self, value: Any) -> ApiResponse:
-        return ApiResponse(encode_redacted(value, self._services.secrets))
+    async def _respond(self, value: Any) -> ApiResponse:
+        return ApiResponse(await encode_in_worker(value, self._services.secrets, self._work))
 
     def find_phrases(self, query: TurnQuery, tenant: str | None) -> Mapping[str, Collection[str]]:
         """Returns for each phrase of a query the ids of kept turns whose texts hold it. Not for the event loop."""
@@ -83,7 +83,7 @@ class TurnListRoutes:
             "sort": _choice(values, "sort", get_args(SortColumn)),
             "ascending": _choice(values, "order", ("desc", "asc")) == "asc",
         }
-        return self._respond(await self._work.run(lambda: self._read_page(query, tenant, **page)))
+        return await self._respond(await self._work.run(lambda: self._read_page(query, tenant, **page)))
 
     def _read_page(
         self,
@@ -256,7 +256,7 @@ class TurnListRoutes:
             completion.error = find_problem(text, time.time())
             return completion
 
-        return self._respond(await self._work.run(read))
+        return await self._respond(await self._work.run(read))
 
 
 def _query_error(error: QueryError) -> ApiResponse:

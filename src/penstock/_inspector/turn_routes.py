@@ -15,7 +15,7 @@ from penstock._gateway.callers import make_refusal
 from penstock._gateway.endpoints import IncomingRequest, query_decimal
 from penstock._http.response_writer import EventStream
 from penstock._inspector import schemas, trace_pages, usage_series
-from penstock._inspector.api_router import ApiResponse, encode_redacted
+from penstock._inspector.api_router import ApiResponse, encode_in_worker
 from penstock._inspector.journal_access import read_journal, visible_tenant
 from penstock._inspector.kept_turn import KeptTurn
 from penstock._inspector.stream_traces import RecordingFolder, TraceSource, format_title
@@ -49,8 +49,8 @@ class TurnRoutes:
         """Returns the result of a query of the journal; None without a journal."""
         return read_journal(self._services, query)
 
-    def _respond(self, value: Any) -> ApiResponse:
-        return ApiResponse(encode_redacted(value, self.secrets()))
+    async def _respond(self, value: Any) -> ApiResponse:
+        return ApiResponse(await encode_in_worker(value, self.secrets(), self._work))
 
     # ── one turn ──────────────────────────────────────────────────────────────────────────────────
 
@@ -126,7 +126,7 @@ class TurnRoutes:
     async def recordings(self, incoming: IncomingRequest) -> ApiResponse:
         """`GET /inspector/recordings`: for callers who see all turns; a recording does not name its tenant."""
         _require_all_turns(incoming)
-        return self._respond({"recordings": await self._work.run(self._folder.list_recordings)})
+        return await self._respond({"recordings": await self._work.run(self._folder.list_recordings)})
 
     async def recording(self, incoming: IncomingRequest) -> ApiResponse:
         """`GET /inspector/recordings/NAME`: its trace."""
@@ -161,7 +161,7 @@ class TurnRoutes:
             points = self._query(lambda history: history.usage(cast("UsageGroup", by), since, until, tenant)) or []
             return usage_series.build_usage(points, by, since, until, step)
 
-        return self._respond(await self._work.run(read))
+        return await self._respond(await self._work.run(read))
 
     async def tokens(self, incoming: IncomingRequest) -> ApiResponse:
         """`GET /inspector/tokens`: estimates of the last 30 days, unless `since` is given."""
@@ -176,7 +176,7 @@ class TurnRoutes:
             sampling = self._services.config.features.estimates
             return {"models": [], "seen": usage_series.count_turns(rows, sampling=sampling)}
 
-        return self._respond(await self._work.run(read))
+        return await self._respond(await self._work.run(read))
 
 
 def _require_all_turns(incoming: IncomingRequest) -> None:
