@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import httpx
 import pytest
@@ -20,6 +20,7 @@ from penstock._gateway.app import App
 from penstock._gateway.editor_keys import EditorProvider
 from penstock._gateway.provider_layers import CustomProviders, CustomProvidersWatcher
 from penstock._store.custom_providers import CustomProvider, CustomProvidersFile
+from penstock._store.key_store import FileKeyStore
 from penstock._store.provider_keys import ProviderKeys
 from penstock.testing import scripted
 from tests.gateway import process
@@ -28,7 +29,7 @@ from tests.gateway.openresponses import until
 from tests.gateway.test_custom_providers import BAD, GOOD, PATH, Lab, add_keys, configured, lab, running_lab
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from penstock._gateway.config import GatewayConfig
@@ -246,22 +247,92 @@ def test_a_row_that_is_like_an_unknown_provider_is_repaired_or_removed(tmp_path:
     assert set(json.loads((tmp_path / "provider-keys.json").read_text())) == {"odd"}
 
 
-def test_a_change_that_fails_after_the_file_was_written_is_used(
+def stored(folder: Path) -> list[object]:
+    """What the files hold: custom providers, the ids of stored keys, and the actions of the audit log."""
+    keys = ProviderKeys.of(LIVE).read()
+    rows = FileKeyStore(folder / "keys.json").audit()
+    return [CustomProvidersFile(folder).read(), {name: row.id for name, row in keys.items()}, [one.id for one in rows]]
+
+
+Change: TypeAlias = tuple[str, str, dict[str, Any] | None]
+
+
+def other_lab(admin: Lab, **more: Any) -> dict[str, Any]:
+    return {"base_url": f"{admin.up.url}/open/v1", "models": ["tide-9"], "check": False, **more}
+
+
+def changes_without_key(admin: Lab) -> list[Change]:
+    return [("POST", PATH, other_lab(admin, name="two")), ("PUT", f"{PATH}/lab", other_lab(admin))]
+
+
+def changes_that_store_a_key(admin: Lab) -> list[Change]:
+    return [
+        ("POST", PATH, other_lab(admin, name="two", key=BAD)),
+        ("PUT", f"{PATH}/lab", other_lab(admin, key=BAD)),
+        ("POST", "/admin/providers", {"name": "lab", "key": BAD, "check": False}),
+        ("POST", "/admin/providers", {"name": "groq", "key": BAD, "check": False}),
+    ]
+
+
+def changes_that_remove_a_key(admin: Lab) -> list[Change]:
+    return [
+        ("PUT", f"{PATH}/lab", other_lab(admin, base_url="http://127.0.0.1:1/v1")),
+        ("DELETE", f"{PATH}/lab", None),
+        ("DELETE", "/admin/providers/lab", None),
+    ]
+
+
+def test_a_change_that_cannot_be_logged_is_not_made(
     tmp_path: Path, up: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A folder in place of the audit log, which cannot be written, also by root."""
+    monkeypatch.setattr(provider_layers, "WATCH_INTERVAL", 60.0)
+    with running_lab(tmp_path, up) as admin:
+        admin.add(key=GOOD)
+        before, models = stored(tmp_path)[:2], admin.models()
+        log = tmp_path / "keys.json.audit"
+        log.unlink()
+        log.mkdir()
+        changes = changes_without_key(admin) + changes_that_store_a_key(admin) + changes_that_remove_a_key(admin)
+        for method, path, body in changes:
+            refused = admin.http.request(method, path, json=body)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (503, "store_unavailable"), (method, path)
+            log.rmdir()
+            assert (stored(tmp_path)[:2], admin.models()) == (before, models), (method, path)
+            log.mkdir()
+        assert admin.chat() == 200
+        assert admin.sent_keys() == {GOOD}
+
+
+@pytest.mark.parametrize("broken", ["provider.add-key", "provider.remove-key", "add", "remove"])
+def test_a_change_whose_key_cannot_be_changed_is_undone(
+    tmp_path: Path, up: Upstream, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    """The second row of the audit log, or the key's file, cannot be written."""
     monkeypatch.setattr(provider_layers, "WATCH_INTERVAL", 60.0)
 
-    def fail(**_: Any) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
         raise OSError(28, "No space left on device")
 
     with running_lab(tmp_path, up) as admin:
-        admin.add()
-        monkeypatch.setattr(admin.running.app.services.access.ring.store, "add_audit", fail)
-        body = {"base_url": f"{up.url}/open/v1", "models": ["tide-9"]}
-        assert admin.http.put(f"{PATH}/lab", json=body).status_code == 503
-        assert admin.models() == {"lab/tide-9"}
-        assert admin.http.delete(f"{PATH}/lab").status_code == 503
-        assert (admin.models(), admin.row()) == (set(), {})
+        admin.add(key=GOOD)
+        before, models = stored(tmp_path), admin.models()
+        store = admin.running.app.services.access.ring.store
+        assert store is not None
+        write: Callable[..., Any] = store.add_audit
+        if broken in {"add", "remove"}:
+            monkeypatch.setattr(ProviderKeys, broken, fail)
+        else:
+
+            def add_audit(*, action: str, **row: Any) -> Any:
+                return fail() if action == broken else write(action=action, **row)
+
+            monkeypatch.setattr(store, "add_audit", add_audit)
+        changes = changes_that_store_a_key(admin) if "add" in broken else changes_that_remove_a_key(admin)
+        for method, path, body in changes:
+            assert admin.http.request(method, path, json=body).status_code == 503, (method, path)
+            assert (stored(tmp_path), admin.models()) == (before, models), (method, path)
+        assert admin.chat() == 200
 
 
 def test_a_change_is_stored_although_the_event_loop_is_busy(admin: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

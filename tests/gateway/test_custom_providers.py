@@ -158,10 +158,10 @@ def test_changes_are_in_the_audit_log(admin: Lab) -> None:
     admin.ask("DELETE", f"{PATH}/lab", status=204)
     rows = admin.ask("GET", "/admin/audit?limit=5")["data"]
     assert [row["action"] for row in rows] == [
-        "provider.remove-key", "provider.remove", "provider.edit", "provider.add", "provider.add-key",
+        "provider.remove-key", "provider.remove", "provider.edit", "provider.add-key", "provider.add",
     ]  # fmt: skip
     assert {row["actor"] for row in rows} == {"key:root"}
-    (added,), (edited,), (removed,) = (rows[place]["changes"] for place in (3, 2, 1))
+    (added,), (edited,), (removed,) = (rows[place]["changes"] for place in (4, 2, 1))
     assert ("before" in added, edited["before"], "after" in removed) == (False, added["after"], False)
     assert edited["after"] == removed["before"]
     assert (edited["after"]["title"], edited["after"]["models"]) == ("New", ["tide-9"])
@@ -502,5 +502,8 @@ def test_the_owner_of_a_gateway_without_keys_adds_a_provider(tmp_path: Path) -> 
             assert made.status_code == 201, made.text
             models = [row["id"] for row in http.get("/v1/models").json()["data"]]
             assert "lab/tide-1" in models
-            (row, *_) = http.get("/admin/audit", headers=server.session).json()["data"]
-            assert (row["actor"], row["action"]) == ("session", "provider.add")
+            rows = http.get("/admin/audit", headers=server.session).json()["data"]
+            assert [(row["actor"], row["action"]) for row in rows] == [
+                ("session", "provider.add-key"),
+                ("session", "provider.add"),
+            ]

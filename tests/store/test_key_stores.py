@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
-from penstock._store.key_records import Key, KeyRecords, Limit, Organisation, PreviousSecret, Team
+from penstock._store.key_records import Key, KeyRecords, Limit, Organisation, PreviousSecret, RecordChange, Team
 from penstock._store.key_store import FileKeyStore, KeyStore
 from penstock._store.postgres_keys import PostgresKeyStore
 from penstock.errors import InputError
@@ -99,6 +99,24 @@ def test_changes_of_several_at_once_are_all_there(open_store: OpenStore) -> None
     assert [one.id for one in store.audit(limit=2, before=5)] == [4, 3]
     assert {one.actor for one in rows} == {"a0", "a1", "a2", "a3"}
     assert "0000000000" not in str(rows)
+
+
+def test_a_row_of_the_audit_log_is_removed_again(open_store: OpenStore) -> None:
+    """Of a change that failed, also if others have written rows since."""
+    store = open_store()
+    change = RecordChange("provider", "mine", None, {"origin": "https://up.example"})
+    remove = store.add_audit(actor="me", action="provider.add-key", changes=(change,))
+    assert [(one.id, one.changes) for one in store.audit()] == [(1, (change,))]
+    remove()
+    assert store.audit() == []
+    remove_first = store.add_audit(actor="me", action="first", changes=(change,))
+    open_store().add_audit(actor="you", action="second", changes=(change,))
+    remove_first()
+    assert [one.action for one in store.audit()] == ["second"]
+    store.change(add("a", FULL), actor="me", action="add")
+    assert [one.action for one in store.audit()] == ["add", "second"]
+    remove_first()
+    assert len(store.audit()) == 2
 
 
 def test_once_required_it_stays_so_until_a_reset(open_store: OpenStore) -> None:

@@ -6,9 +6,10 @@ the address that it was given for: a provider whose address changes has no key u
 
 from __future__ import annotations
 
+import logging
 import time
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -21,7 +22,6 @@ from penstock._engines.environ import LIVE
 from penstock._gateway.admin_calls import AdminRoute
 from penstock._gateway.admin_providers import (
     ProviderView,
-    apply_after_change,
     check_new_key,
     open_key_store,
     read_body,
@@ -29,7 +29,6 @@ from penstock._gateway.admin_providers import (
     remove_key,
     show_provider,
     store_key,
-    write_audit,
 )
 from penstock._gateway.custom_provider_validation import (
     check_custom_name,
@@ -38,6 +37,7 @@ from penstock._gateway.custom_provider_validation import (
     make_account,
 )
 from penstock._gateway.key_editor import KeyEditError, record_tag
+from penstock._gateway.provider_audit import AuditLogError, apply_after_change, write_audit
 from penstock._gateway.provider_test import NO_LIST_KIND, SKIP_TEST_HINT, send_test_request
 from penstock._providers.registry import COMPATIBLE
 from penstock._store.custom_providers import CustomProvider
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from penstock._providers.registry import Provider
     from penstock._store.custom_providers import CustomProvidersFile, Rows
 
+log = logging.getLogger("penstock.admin")
 _FIELDS = frozenset({"name", "base_url", "like", "title", "models", "key"})
 
 
@@ -89,15 +90,9 @@ def _add_custom(call: AdminCall) -> ProviderView:
         _check_free(call, name, rows)
         return {**rows, name: custom}
 
-    _change_file(file, edit)
-    with apply_after_change(call):
-        try:
-            if given.key.strip():
-                store_key(call, _row_of(name, custom), make_account(custom), given.key.strip())
-        except BaseException:
-            file.change(lambda rows: {other: row for other, row in rows.items() if other != name})
-            raise
-        write_audit(call, "provider.add", RecordChange("provider", name, None, msgspec.to_builtins(custom)))
+    with apply_after_change(call), _change_file(call, file, name, edit, "provider.add"):
+        if given.key.strip():
+            store_key(call, _row_of(name, custom), make_account(custom), given.key.strip())
     return show_provider(call, name)
 
 
@@ -114,18 +109,11 @@ def _replace_custom(call: AdminCall) -> ProviderView:
         _find_custom(call, rows)
         return {**rows, name: custom}
 
-    changed = _change_file(file, edit)
-    with apply_after_change(call):
-        try:
-            if given.key.strip():
-                store_key(call, _row_of(name, custom), make_account(custom), given.key.strip())
-            elif url_origin(custom.base_url) != url_origin(before.base_url):
-                _remove_stored_key(call, name, before)
-        except BaseException:
-            file.change(lambda rows: {**rows, name: changed[name]})
-            raise
-        values: list[dict[str, Any]] = [msgspec.to_builtins(changed[name]), msgspec.to_builtins(custom)]
-        write_audit(call, "provider.edit", RecordChange("provider", name, *values))
+    with apply_after_change(call), _change_file(call, file, name, edit, "provider.edit"):
+        if given.key.strip():
+            store_key(call, _row_of(name, custom), make_account(custom), given.key.strip())
+        elif url_origin(custom.base_url) != url_origin(before.base_url):
+            _remove_stored_key(call, name, before)
     return show_provider(call, name)
 
 
@@ -136,10 +124,8 @@ def _remove_custom(call: AdminCall) -> None:
         _find_custom(call, rows)
         return {other: row for other, row in rows.items() if other != name}
 
-    before = _change_file(_open_file(call), edit)[name]
-    with apply_after_change(call):
-        write_audit(call, "provider.remove", RecordChange("provider", name, msgspec.to_builtins(before), None))
-        _remove_stored_key(call, name, before)
+    with apply_after_change(call), _change_file(call, _open_file(call), name, edit, "provider.remove") as before:
+        _remove_stored_key(call, name, before[name])
 
 
 # ── checks ────────────────────────────────────────────────────────────────────────────────────────
@@ -245,9 +231,32 @@ def _read_file(file: CustomProvidersFile) -> dict[str, CustomProvider]:
         return file.read()
 
 
-def _change_file(file: CustomProvidersFile, edit: Callable[[Rows], Rows]) -> dict[str, CustomProvider]:
-    with _file_errors(file, "written"):
-        return file.change(edit)
+@contextmanager
+def _change_file(
+    call: AdminCall, file: CustomProvidersFile, name: str, edit: Callable[[Rows], Rows], action: str
+) -> Generator[Rows]:
+    """Change a provider of the file, after a row in the audit log. Both are undone if the caller's next steps fail."""
+    with ExitStack() as undo:
+
+        def edit_and_log(rows: Rows) -> Rows:
+            after = edit(rows)
+            shown = [msgspec.to_builtins(one[name]) if name in one else None for one in (rows, after)]
+            undo.callback(write_audit(call, action, RecordChange("provider", name, *shown)))
+            return after
+
+        with _file_errors(file, "written"):
+            before = file.change(edit_and_log)
+        undo.callback(_restore_row, file, name, before.get(name))
+        yield before
+        undo.pop_all()
+
+
+def _restore_row(file: CustomProvidersFile, name: str, row: CustomProvider | None) -> None:
+    """Give a provider the row that it had before a change; None: it had none."""
+    try:
+        file.change(lambda rows: {**{one: rows[one] for one in rows if one != name}, **({name: row} if row else {})})
+    except (OSError, InputError) as error:
+        log.error("the change of %s could not be undone in %s: %s", name, file.path, error)  # noqa: TRY400
 
 
 @contextmanager
@@ -255,6 +264,8 @@ def _file_errors(file: CustomProvidersFile, what: str) -> Generator[None]:
     """Raise what is wrong with the file, or with its size, as a conflict."""
     try:
         yield
+    except AuditLogError:
+        raise
     except OSError as error:
         raise KeyEditError(f"{file.path} cannot be {what}: {error.strerror or error}", status=409) from error
     except KeyEditError:

@@ -8,7 +8,7 @@ Keys are stored where `penstock setup` stores them, and are never sent back: at 
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -23,6 +23,7 @@ from penstock._gateway.admin_calls import AdminCall, AdminRoute
 from penstock._gateway.custom_provider_validation import check_resolved_host, describe_exposure, list_templates
 from penstock._gateway.endpoints.vscode_providers import find_key_source, has_provider_key
 from penstock._gateway.key_editor import KeyEditError, explain_error, record_tag
+from penstock._gateway.provider_audit import apply_after_change, write_audit
 from penstock._gateway.provider_test import (
     SKIP_TEST_HINT,
     ProviderTest,
@@ -37,7 +38,7 @@ from penstock._store.provider_keys import ProviderKeys
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from penstock._engines.config import Account
     from penstock._providers.registry import Provider
@@ -209,11 +210,6 @@ def _find_provider(call: AdminCall, name: str) -> Provider:
     return config.provider(name)
 
 
-def _actor(call: AdminCall) -> str:
-    """Return who asks, for the audit log."""
-    return f"key:{call.caller.key}" if call.caller.key_hash else call.caller.key
-
-
 def show_provider(call: AdminCall, name: str) -> ProviderView:
     """Return the provider as it is listed."""
     return next(view for view in _provider_views(call, read_stored_keys(call)[0]) if view.name == name)
@@ -250,31 +246,18 @@ def _add_provider_key(call: AdminCall) -> ProviderView:
     return show_provider(call, row.name)
 
 
-@contextmanager
-def apply_after_change(call: AdminCall) -> Generator[None]:
-    """Have this process use providers and keys as they are now, also if the change fails after its first step."""
-    try:
-        yield
-    finally:
-        call.services.custom_providers.refresh()
-        call.apply_providers()
-
-
 def store_key(call: AdminCall, row: Provider, account: Account, key: str) -> None:
-    """Store a key for the address of an account, and write the audit log."""
-    store = open_key_store(call)
+    """Store a key for the address of an account. The row of the audit log is written first."""
+    store, origin = open_key_store(call), address_origin(row, account, call.services.env)
     before = store.read().get(row.name)
-    stored, _ = store.add(row.name, key, origin=address_origin(row, account, call.services.env))
     change = RecordChange(
-        "provider", row.name, {"added": before.added} if before is not None else None, {"place": stored.place}
+        "provider", row.name, {"added": before.added} if before is not None else None, {"origin": origin}
     )
-    write_audit(call, "provider.add-key", change)
+    with ExitStack() as undo:
+        undo.callback(write_audit(call, "provider.add-key", change))
+        store.add(row.name, key, origin=origin)
+        undo.pop_all()
     _wait_for_key(call, row.name, key)
-
-
-def write_audit(call: AdminCall, action: str, change: RecordChange) -> None:
-    """Write a row of the audit log."""
-    call.editor.store.add_audit(actor=_actor(call), action=action, changes=(change,))
 
 
 def check_new_key(row: Provider, key: str) -> None:
@@ -304,10 +287,15 @@ def _remove_provider_key(call: AdminCall) -> None:
 
 
 def remove_key(call: AdminCall, name: str) -> bool:
-    """Remove the stored key of a provider, and write the audit log. Return False if there is none."""
-    if not open_key_store(call).remove(name):
+    """Remove the stored key of a provider. The row of the audit log is written first. Return False if there is none."""
+    store = open_key_store(call)
+    if name not in store.read():
         return False
-    write_audit(call, "provider.remove-key", RecordChange("provider", name, {"stored": True}, None))
+    with ExitStack() as undo:
+        undo.callback(write_audit(call, "provider.remove-key", RecordChange("provider", name, {"stored": True}, None)))
+        if not store.remove(name):  # somebody else has removed it
+            return False
+        undo.pop_all()
     _wait_for_key(call, name, "")
     return True
 

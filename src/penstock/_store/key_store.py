@@ -83,8 +83,11 @@ class KeyStore(Protocol):
         """Return rows of the audit log, the newest first. `before`: only rows with a smaller id."""
         ...
 
-    def add_audit(self, *, actor: str, action: str, changes: tuple[RecordChange, ...]) -> None:
-        """Write an audit row for a change of something that is kept elsewhere."""
+    def add_audit(self, *, actor: str, action: str, changes: tuple[RecordChange, ...]) -> Callable[[], None]:
+        """Write an audit row for a change of something that is kept elsewhere, before the change is made.
+
+        Returns a function that removes the row again, for a change that fails.
+        """
         ...
 
     def close(self) -> None:
@@ -165,9 +168,16 @@ class FileKeyStore:
     def audit(self, *, limit: int = 100, before: int | None = None) -> list[AuditRow]:
         return self.log.read(limit, before)
 
-    def add_audit(self, *, actor: str, action: str, changes: tuple[RecordChange, ...]) -> None:
+    def add_audit(self, *, actor: str, action: str, changes: tuple[RecordChange, ...]) -> Callable[[], None]:
         with provider_keys.lock_file(self.path):
             self.log.append(actor, action, changes)
+            row = self.log.read(1, None)[0]
+
+        def remove_row() -> None:
+            with provider_keys.lock_file(self.path):
+                self.log.remove(row)
+
+        return remove_row
 
     def close(self) -> None:
         pass
@@ -267,6 +277,22 @@ class AuditFile:
                 if len(rows) >= limit:
                     break
         return rows
+
+    def remove(self, row: AuditRow) -> None:
+        """Remove a row. Others may have been written after it."""
+        for path in (self.path, self.older):
+            try:
+                lines = path.read_bytes().splitlines(keepends=True)
+            except FileNotFoundError:
+                continue
+            kept = [line for line in lines if _parse_row(line) != row]
+            if len(kept) == len(lines):
+                continue
+            if kept == lines[:-1]:
+                os.truncate(path, sum(map(len, kept)))  # works on a full disk too
+            else:
+                provider_keys.replace_file(path, b"".join(kept))
+            return
 
     def _size(self) -> int:
         try:

@@ -26,7 +26,8 @@ KEYS_HOLD = 60.0
 KEYS_TIMEOUT = 5.0  # seconds for one statement
 _KINDS: dict[str, type[Key | Team | Organisation]] = {"key": Key, "team": Team, "organisation": Organisation}
 _ORGANISATION = "organisation"
-_INSERT_AUDIT = "INSERT INTO key_audit SELECT coalesce(max(id), 0) + 1, %s, %s, %s, %s FROM key_audit"
+_INSERT_AUDIT = "INSERT INTO key_audit SELECT coalesce(max(id), 0) + 1, %s, %s, %s, %s FROM key_audit RETURNING id"
+_DELETE_AUDIT = "DELETE FROM key_audit WHERE id = %s"
 _INSERT_RECORD = "INSERT INTO key_records VALUES (%s, %s, %s)"
 _VERSION = "SELECT version, required FROM key_store"
 _LOCKED_VERSION = "SELECT version, required FROM key_store FOR UPDATE"
@@ -91,12 +92,17 @@ class PostgresKeyStore:
         fields = ("id", "time", "actor", "action", "changes")
         return [msgspec.convert(dict(zip(fields, row, strict=True)), AuditRow) for row in rows]
 
-    def add_audit(self, *, actor: str, action: str, changes: tuple[RecordChange, ...]) -> None:
-        def work(connection: Connection[Any]) -> None:
+    def add_audit(self, *, actor: str, action: str, changes: tuple[RecordChange, ...]) -> Callable[[], None]:
+        def work(connection: Connection[Any]) -> int:
             self._read(connection, lock=True)  # ids grow by one: writers wait for each other
-            _add_audit(connection, actor, action, changes)
+            return _add_audit(connection, actor, action, changes)
 
-        self._run(work, changes=True)
+        row_id = self._run(work, changes=True)
+
+        def remove_row() -> None:
+            self._run(lambda connection: connection.execute(_DELETE_AUDIT, (row_id,)), changes=True)
+
+        return remove_row
 
     def close(self) -> None:
         """Close the connection."""
@@ -186,7 +192,10 @@ def _fetch_row(connection: Connection[Any], query: str) -> tuple[Any, ...]:
     return tuple(row)
 
 
-def _add_audit(connection: Connection[Any], actor: str, action: str, changes: tuple[RecordChange, ...]) -> None:
+def _add_audit(connection: Connection[Any], actor: str, action: str, changes: tuple[RecordChange, ...]) -> int:
+    """Write a row of the audit log. Returns its id."""
     from psycopg.types.json import Jsonb  # noqa: PLC0415 — an extra
 
-    connection.execute(_INSERT_AUDIT, (time.time(), actor, action, Jsonb(msgspec.to_builtins(changes))))
+    values = (time.time(), actor, action, Jsonb(msgspec.to_builtins(changes)))
+    row = connection.execute(_INSERT_AUDIT, values).fetchone()
+    return int(row[0]) if row is not None else 0
