@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from penstock._gateway.config import Key
 from penstock._gateway.config_tables import InspectorTable
 from penstock._gateway.keys import hash_key
-from penstock._inspector import session_findings, session_reader
+from penstock._inspector import session_findings, tenant_sessions
 from tests.inspector.agent_runs import NO_ESTIMATES, Agent, plays_agent, set_times
 from tests.inspector.appearances import THEMES
 from tests.inspector.axe import serious
@@ -241,7 +241,7 @@ def test_at_a_phones_width(agents: tuple[Inspected, dict[str, list[str]]], page:
 def test_turns_on_disk_that_are_not_read_are_counted(
     tmp_path: Path, page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_reader, "MAX_DISK_TURNS", 1)
+    monkeypatch.setattr(tenant_sessions, "MAX_DISK_TURNS", 1)
     options: dict[str, Any] = {"features": NO_ESTIMATES, "data": tmp_path, "inspector": InspectorTable(keep=True)}
     with inspected(plays_agent, **options) as running:
         for words in ("One.", "Two.", "Three."):

@@ -12,7 +12,7 @@ from penstock._gateway.config import Key
 from penstock._gateway.config_tables import InspectorTable
 from penstock._gateway.keys import hash_key
 from penstock._inspector import session_findings as sf
-from penstock._inspector import session_reader, turn_sessions
+from penstock._inspector import tenant_sessions, turn_sessions
 from penstock._inspector.session_digests import CallDigest, ResultDigest
 from penstock._inspector.session_messages import digest_calls
 from penstock.request import Call
@@ -171,6 +171,26 @@ def test_keys_see_their_own_sessions() -> None:
         assert get(f"{running.url}/inspector/sessions/{mine}").status_code == 401
 
 
+def test_no_tenant_waits_for_the_sessions_of_another() -> None:
+    """Nor does a deletion: who reads the sessions forgets the deleted turns afterwards."""
+    keys = {name: Key(hash=hash_key(key), inspect="own") for name, key in (("first", FIRST), ("second", SECOND))}
+    with inspected(plays_agent, keys=keys) as running, watching(running.url, bearer(FIRST)) as reader:
+        with watching(running.url, bearer(SECOND)):
+            mine = Agent(running, "Say hello.", bearer(FIRST)).run()[0]
+            other = Agent(running, "Say hello.", bearer(SECOND)).run()[0]
+            ended(running, other)
+        reader.until(lambda: mine in reader.rows)
+        assert [one["id"] for one in sessions(running, bearer(SECOND))] == [other]
+        found = running.inspector.sessions.reader
+        with found.of_tenant(running.inspector.watch.captures[mine].tenant).refreshed():
+            assert [one["id"] for one in sessions(running, bearer(SECOND))] == [other]
+            for key in (SECOND, FIRST):
+                url = f"{running.url}/inspector/turns"
+                assert httpx.delete(url, headers=bearer(key), timeout=20, trust_env=False).status_code == 200
+            assert list(found.titles) == [mine]
+        assert found.titles == {}
+
+
 def test_secrets_and_forgotten_turns_leave_the_sessions(watched: tuple[Inspected, Reader]) -> None:
     running, _ = watched
     secret = "sk-ant-" + "x" * 40
@@ -213,7 +233,7 @@ def test_sessions_of_turns_on_disk(tmp_path: Path) -> None:
 
 
 def test_older_turns_on_disk_are_not_read_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_reader, "MAX_DISK_TURNS", 2)
+    monkeypatch.setattr(tenant_sessions, "MAX_DISK_TURNS", 2)
     options: dict[str, Any] = {"features": NO_ESTIMATES, "data": tmp_path, "inspector": InspectorTable(keep=True)}
     with inspected(plays_agent, **options) as running:
         for words in ("One.", "Two.", "Three."):

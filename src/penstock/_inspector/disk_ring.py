@@ -121,9 +121,13 @@ class DiskRing:
         """Returns a turn of the file, if the tenant may see it."""
         return self._read(lambda store: _read_turn(store, id, tenant), None)
 
-    def list_turns(self, limit: int) -> list[str]:
-        """Returns the ids of the newest turns of the file, the newest first."""
-        return self._read(lambda store: store.list_turns(limit), [])
+    def list_turns(self, limit: int, tenant: str | None) -> list[str]:
+        """Returns the ids of the newest turns of the file, the newest first. `tenant`: whose turns; None means all."""
+        return self._read(lambda store: store.list_turns(limit, tenant), [])
+
+    def list_tenants(self, limit: int) -> list[str]:
+        """Returns the tenants of the newest turns of the file."""
+        return self._read(lambda store: store.list_tenants(limit), [])
 
     def count(self, tenant: str | None) -> int:
         """Returns the number of turns in the file, of one tenant or all."""

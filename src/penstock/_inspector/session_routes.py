@@ -42,7 +42,7 @@ class SessionRoutes:
         limit = min(query_integer(incoming.query, "limit", DEFAULT_SESSIONS), MAX_LISTED_SESSIONS)
 
         def read() -> dict[str, Any]:
-            facts, now = self.reader.facts(self._window, decode=False), time.time()
+            facts, now = self.reader.facts(self._window, tenant, decode=False), time.time()
             if turn:
                 return self._find_turn(turn, tenant, facts)
             found = self.reader.sessions(tenant)
@@ -59,7 +59,7 @@ class SessionRoutes:
 
         def read() -> SessionReport | None:
             found = self.reader.find_session(id, tenant)
-            facts = self.reader.facts(self._window)
+            facts = self.reader.facts(self._window, tenant)
             return report_session(found, facts, time.time()) if found is not None else None
 
         report = await self._work.run(read)

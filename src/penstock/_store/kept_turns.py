@@ -316,11 +316,19 @@ class KeptTurnStore:
         with self._read_lock:
             return self._reading.find_cut_turns(tenant)
 
-    def list_turns(self, limit: int) -> list[str]:
-        """Returns the ids of the newest turns, the newest first."""
+    def list_turns(self, limit: int, tenant: str | None = None) -> list[str]:
+        """Returns the ids of the newest turns, of one tenant or all, the newest first."""
+        where, values = ("", ()) if tenant is None else (" WHERE tenant = ?", (tenant,))
+        query = f"SELECT id FROM turns{where} ORDER BY number DESC LIMIT ?"  # noqa: S608 — our own names
         with self._read_lock:
-            rows = self._reader.execute("SELECT id FROM turns ORDER BY number DESC LIMIT ?", (limit,)).fetchall()
+            rows = self._reader.execute(query, (*values, limit)).fetchall()
         return [str(row[0]) for row in rows]
+
+    def list_tenants(self, limit: int) -> list[str]:
+        """Returns the tenants of the newest turns, each once."""
+        query = "SELECT DISTINCT tenant FROM (SELECT tenant FROM turns ORDER BY number DESC LIMIT ?)"
+        with self._read_lock:
+            return [str(row[0]) for row in self._reader.execute(query, (limit,)).fetchall()]
 
     def holds(self, id: str) -> bool:
         """True if a turn is in the file."""
