@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
 from penstock._gateway.config import Key
@@ -42,6 +43,31 @@ def test_deleted_text_leaves_memory_index_and_file(tmp_path: Path) -> None:
         assert b"xylophone" not in raw
         assert delete(f"{gateway.url}/inspector/turns").json() == {"deleted": 1}
         assert gateway.inspector.watch.disk.describe(None)["turns"] == 0
+
+
+@pytest.mark.parametrize(
+    "path", ["turns/", "turns//", "turns/%2F", "/turns", "turns//frames", "//turns/", "turns/?id="]
+)
+def test_an_empty_id_deletes_nothing(tmp_path: Path, path: str) -> None:
+    """`DELETE turns/ID` with an id that is empty by mistake is not `DELETE turns`, which deletes all."""
+    with inspected(**on_disk(tmp_path)) as gateway:
+        name = ask(gateway.url, "openai-chat", "openai-chat/text").headers["x-request-id"]
+        ended(gateway, name)
+        written(gateway)
+        assert delete(f"{gateway.url}/inspector/{path}").status_code == 404
+        assert "lost" not in trace_of(gateway, name)
+        assert gateway.inspector.watch.disk.describe(None)["turns"] == 1
+
+
+def test_every_route_with_an_id_needs_it(tmp_path: Path) -> None:
+    with inspected(**on_disk(tmp_path)) as gateway:
+        for method, shape in gateway.inspector._router._routes:
+            wrong = [shape.replace("*", "", 1)] if "*" in shape else []
+            wrong += [shape.replace("*", "x") + "/"] if method != "GET" else []
+            for path in wrong:
+                reply = httpx.request(method, f"{gateway.url}/inspector/{path}", trust_env=False, timeout=20)
+                is_list = method == "GET" and path.endswith("/")  # a trailing slash changes nothing for a read
+                assert reply.status_code == 404 or is_list, (method, path, reply.text)
 
 
 def test_a_key_deletes_its_own_turns_and_switches_nothing(tmp_path: Path) -> None:

@@ -119,10 +119,14 @@ class ApiRouter:
         page = self._page(incoming)
         if page is not None:
             return page
-        segments = incoming.path.removeprefix(PREFIX).strip("/").split("/")
+        segments = incoming.path.removeprefix(PREFIX).removeprefix("/").split("/")
         shape = "/".join("*" if number % 2 else segment for number, segment in enumerate(segments))
         if shape not in self._free:
             self._admit(scope, incoming, True)  # noqa: FBT003 — then its key
+        if _lacks_segment(segments, incoming.method, scope["path"]):
+            raise make_refusal(
+                404, "not-found", "nothing is served at this address: an id is missing, or a slash is extra"
+            )
         route = self._routes.get(("GET" if incoming.method == "HEAD" else incoming.method, shape))
         if route is None:
             if any(path == shape for _, path in self._routes):
@@ -159,6 +163,11 @@ class ApiRouter:
             close: Any = getattr(stream.chunks, "aclose", None)
             if close is not None:
                 await close()
+
+
+def _lacks_segment(segments: list[str], method: str, path: str) -> bool:
+    """True if an id in the path is empty. `DELETE turns/` must not count as `DELETE turns`, which deletes all."""
+    return (len(segments) > 1 and "" in segments) or (method not in READ_METHODS and path.endswith("/"))
 
 
 def _watch_disconnect(incoming: IncomingRequest, disconnect: DisconnectWatch) -> AbstractContextManager[None]:
