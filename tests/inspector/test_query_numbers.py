@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock._gateway.endpoints import MAX_SAFE_INTEGER, YEAR_10000, query_decimal, query_integer
+from penstock._gateway.endpoints import LATEST_TIME, MAX_SAFE_INTEGER, query_decimal, query_integer
 from penstock.errors import InputError
 from tests.gateway.client_requests import ask, post
 from tests.inspector.conftest import inspected
@@ -87,6 +87,22 @@ def test_no_query_is_an_internal_error(
     assert status < 500, said
 
 
+@pytest.mark.parametrize("name", ["since", "until", "bucket"])
+def test_the_latest_times_have_a_date_or_are_refused(
+    served: tuple[Inspected, httpx.Client, dict[str, str]], name: str
+) -> None:
+    """A calendar ends with the year 9999; a period of usage is at least a second long."""
+    _, client, _ = served
+    for value in (LATEST_TIME - 0.5, LATEST_TIME):
+        assert status_of(client, f"/inspector/usage?{name}={value}")[0] == 200, value
+    for value in (LATEST_TIME + 0.5, LATEST_TIME + 1, LATEST_TIME + 2, LATEST_TIME + 3):
+        status, said = status_of(client, f"/inspector/usage?{name}={value}")
+        assert (status, f"{name}: expected a number from 0 to {LATEST_TIME:.0f}" in said) == (400, True), (value, said)
+    times = f"since={LATEST_TIME}&until={LATEST_TIME}"
+    period = client.get(f"/inspector/usage?{times}").json()["period"]
+    assert period == "since:9999-12-31T23:59:58Z until:9999-12-31T23:59:59Z"
+
+
 NUMERIC = st.text("0123456789+-.eE_ naif٣", max_size=30) | st.floats().map(repr) | st.integers().map(str)
 
 
@@ -97,7 +113,7 @@ def test_a_number_is_finite_and_in_range(said: str) -> None:
     assert value is not None or refused.startswith("x: expected a number from 0 to ")
     if value is not None:
         assert math.isfinite(value)
-        assert 0 <= value <= YEAR_10000
+        assert 0 <= value <= LATEST_TIME
         assert value == (float(said) if said else 7.0)
 
 

@@ -220,7 +220,7 @@ def _read_request(incoming: IncomingRequest, protocol: str, body: Object) -> tup
 
 
 MAX_SAFE_INTEGER = 2**53 - 1  # the largest that every JSON reader accepts
-YEAR_10000 = 253_402_300_800.0  # seconds since the epoch
+LATEST_TIME = 253_402_300_798.0  # seconds since the epoch: a calendar has it, and the whole second after it
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?:[eE][+-]?[0-9]{1,3})?")
 _MAX_QUOTED = 40  # characters of a value that an error quotes
@@ -247,7 +247,7 @@ def query_integer(
     return value
 
 
-def query_decimal(query: Mapping[str, str], name: str, default: float, *, most: float = YEAR_10000) -> float:
+def query_decimal(query: Mapping[str, str], name: str, default: float, *, most: float = LATEST_TIME) -> float:
     """Return a finite number from 0 to `most`; the default if the parameter is missing."""
     text = query.get(name, "")
     if not text:
