@@ -30,7 +30,7 @@ from penstock._inspector.turn_sessions import SessionIndex
 from penstock._store.key_value import ID_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Sequence
 
     from penstock._inspector.capture_ring import LiveCaptures
     from penstock._inspector.live_capture import TurnCapture
@@ -66,7 +66,7 @@ class TenantSessions:
         self._grouped: set[str] = set()  # turns that were given to the index, which may have forgotten them since
 
     @contextmanager
-    def refreshed(self) -> Iterator[SessionIndex]:
+    def refreshed(self) -> Generator[SessionIndex]:
         """Gives the sessions, with the newest turns. Other threads wait meanwhile."""
         try:
             with self._lock:

@@ -14,7 +14,7 @@ from penstock._inspector.api_router import encode_in_worker, encode_redacted, ss
 from penstock._inspector.stream_traces import TraceReader
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 
     from penstock._inspector.capture_ring import LiveCaptures
     from penstock._inspector.file_inspector import WorkerSlots
@@ -96,11 +96,11 @@ def _split_chunk(chunks: Sequence[Chunk]) -> list[Chunk]:
 
 def stream_source(
     source: TraceSource, consumer: str, work: WorkerSlots, secrets: Callable[[], Iterable[str]]
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     """Yields the trace of a finished turn, page by page. Raises at once if there is no such consumer."""
     paged = PagedTrace(source, consumer, secrets())
 
-    async def pages() -> AsyncIterator[bytes]:
+    async def pages() -> AsyncGenerator[bytes]:
         yield sse_event("trace", await work.run(paged.first_page))
         while not paged.done:
             yield sse_event("more", await work.run(paged.next_page))
@@ -110,7 +110,7 @@ def stream_source(
 
 async def stream_turn(
     captures: LiveCaptures, capture: TurnCapture, consumer: str, work: WorkerSlots, secrets: Callable[[], Iterable[str]]
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     """Yields the trace of one turn, then updates until it ends."""
     news = asyncio.Event()
     capture.followers = (*capture.followers, news)

@@ -9,7 +9,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, cast, get_args
 
-from penstock._gateway.callers import Refusal, make_refusal
+from penstock._gateway.callers import Refusal
 from penstock._gateway.endpoints import IncomingRequest, query_integer
 from penstock._http.response_writer import EventStream
 from penstock._inspector import schemas
@@ -18,6 +18,7 @@ from penstock._inspector.journal_access import read_journal, visible_tenant
 from penstock._inspector.live_feed import ClosableStream, LiveFeed
 from penstock._inspector.query_completion import Completion, QueryProblem, complete_query, find_problem
 from penstock._inspector.stream_traces import RecordingFolder, file_stamps
+from penstock._inspector.tenant_limits import StreamLimits
 from penstock._inspector.turn_preview import TurnPreview, TurnPreviews
 from penstock._inspector.turn_query import MAX_QUERY_CHARACTERS, QueryError, TurnQuery, parse_query
 from penstock._inspector.turn_query_hints import find_hints
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 
 DEFAULT_ROWS = 200
 MAX_ROWS = 1_000
-MAX_LISTENERS = 32  # at once
+MAX_LISTENERS = 32  # pages that watch at once
+MAX_TENANT_LISTENERS = 12  # of one tenant
 MAX_PREVIEW_IDS = 100  # in one request
 PARTIAL = "\0partial"  # names the turns that are kept only in part; no phrase has such a name
 JOURNAL_INTERVAL = 1.0  # seconds between two looks for turns of other workers
@@ -50,6 +52,7 @@ class TurnListRoutes:
         self._services, self._captures, self._work, self._bounds = services, captures, work, bounds
         self._folder = RecordingFolder(services.recorder.folder)
         self._previews = TurnPreviews()
+        self._listeners = StreamLimits(MAX_LISTENERS, MAX_TENANT_LISTENERS)
         captures.on_deletion.append(self._previews.clear)
 
     async def _respond(self, value: Any) -> ApiResponse:
@@ -173,18 +176,22 @@ class TurnListRoutes:
 
     async def live(self, incoming: IncomingRequest) -> EventStream | ApiResponse:
         """`GET /inspector/live`: the turns that match a query since `after`, or the latest; then every change."""
-        if len(self._captures.listeners) >= MAX_LISTENERS:
-            raise make_refusal(503, "overloaded", f"{MAX_LISTENERS} pages watch already", retry_after=5.0)
         tenant, after = visible_tenant(incoming), self._read_bound(incoming, "after")
         try:
             query = parse_query(incoming.query.get("q", ""), time.time())
         except QueryError as error:
             return _query_error(error)
+        close_stream = self._listeners.open_stream(tenant)
         listener = self._captures.add_listener(tenant)
+
+        def close() -> None:
+            close_stream()
+            self._captures.remove_listener(listener)
+
         try:
             first = await self._work.run(lambda: self._read_latest(query, tenant, after))
         except BaseException:
-            self._captures.remove_listener(listener)
+            close()
             raise
         last = first.pop("last")
         feed = LiveFeed(
@@ -198,7 +205,7 @@ class TurnListRoutes:
         stream = feed.stream(first)
         if self._services.metrics.shared is not None:
             stream = self._with_other_workers(stream, listener, tenant, last)
-        return EventStream(ClosableStream(stream, lambda: self._captures.remove_listener(listener)))
+        return EventStream(ClosableStream(stream, close))
 
     def _read_latest(self, query: TurnQuery, tenant: str | None, after: int) -> dict[str, Any]:
         """Returns the first event: the latest turns, or those since `after`. `stale`: there are too many of these."""

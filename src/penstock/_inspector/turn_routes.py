@@ -18,12 +18,14 @@ from penstock._inspector import schemas, trace_pages, usage_series
 from penstock._inspector.api_router import ApiResponse, encode_in_worker
 from penstock._inspector.journal_access import read_journal, visible_tenant
 from penstock._inspector.kept_turn import KeptTurn
+from penstock._inspector.live_feed import ClosableStream
 from penstock._inspector.stream_traces import RecordingFolder, TraceSource, format_title
+from penstock._inspector.tenant_limits import StreamLimits
 from penstock._store.journal_queries import JournalHistory, UsageGroup
 from penstock.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import AsyncGenerator, Callable, Iterable
 
     from penstock._gateway.services import Services
     from penstock._inspector.capture_ring import LiveCaptures
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 DAY = 86_400.0
+MAX_FOLLOWERS = 24  # pages that read a trace at once
+MAX_TENANT_FOLLOWERS = 6  # of one tenant
 
 
 class TurnRoutes:
@@ -41,6 +45,7 @@ class TurnRoutes:
     def __init__(self, services: Services, captures: LiveCaptures, work: WorkerSlots, files: FileRoutes) -> None:
         self._services, self._captures, self._work, self._files = services, captures, work, files
         self._folder = RecordingFolder(services.recorder.folder)
+        self.followers: StreamLimits = StreamLimits(MAX_FOLLOWERS, MAX_TENANT_FOLLOWERS)
 
     def secrets(self) -> Iterable[str]:
         return self._services.secrets
@@ -73,14 +78,22 @@ class TurnRoutes:
 
     async def follow(self, incoming: IncomingRequest) -> EventStream:
         """`…/follow`: its trace, then updates until it ends."""
+        close_stream = self.followers.open_stream(visible_tenant(incoming))
+        try:
+            return EventStream(ClosableStream(await self._open_trace(incoming), close_stream))
+        except BaseException:
+            close_stream()
+            raise
+
+    async def _open_trace(self, incoming: IncomingRequest) -> AsyncGenerator[bytes]:
         capture = self._captures.get(incoming.params["one"], visible_tenant(incoming))
         consumer = incoming.query.get("as", "")
         if capture is None or (capture.dropped and capture.finished):
             source = await self._work.run(lambda: self._source(incoming))
-            return EventStream(trace_pages.stream_source(source, consumer, self._work, self.secrets))
+            return trace_pages.stream_source(source, consumer, self._work, self.secrets)
         if consumer and consumer not in capture.to_source().consumers:
             raise InputError(f"as: nobody is called {consumer[:100]!r}")
-        return EventStream(trace_pages.stream_turn(self._captures, capture, consumer, self._work, self.secrets))
+        return trace_pages.stream_turn(self._captures, capture, consumer, self._work, self.secrets)
 
     def _find_turn(self, incoming: IncomingRequest) -> TurnCapture | KeptTurn | None:
         """Returns the turn that the path names, with its content; None if that is not kept."""
