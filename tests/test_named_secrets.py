@@ -21,6 +21,8 @@ pytestmark = pytest.mark.row("V1")
 
 REMOVED = {
     "password=hunter2": "password=*",
+    "http://127.0.0.1:4480/#session=q3Zt-x0123456789_aBcDeFgHiJk ok": "http://127.0.0.1:4480/#session=* ok",
+    "x-penstock-session-token: q3Zt-x0123456789_aBcDeFgHiJk": "x-penstock-session-token: *",
     "the password: hunter2!": "the password: *",
     "password=pässwörd9 next": "password=* next",
     "export AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG+bPxRfi\nnext": "export AWS_SECRET_ACCESS_KEY=*\nnext",

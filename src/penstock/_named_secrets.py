@@ -9,6 +9,7 @@ may be escaped, because JSON stands in strings of JSON: `{"arguments":"{\"passwo
   capital letters and in queries of URLs, any run of four characters. Calls, subscripts, types and variables stay.
 - After other keys and tokens (`STRIPE_KEY`, `"token"`), only what is long and has letters and digits:
   `"token": "hello"` is a word of an answer, not a secret.
+- The session token in a link to the inspector (`#session=…`).
 - The user and password of a URL, and the inside of a private key in PEM.
 
 Every search is linear in the length of the text. Only ASCII counts as white space, digit or letter: the text may be
@@ -30,9 +31,9 @@ Span: TypeAlias = tuple[int, int]
 _NAME_LENGTH = 48  # characters of a name that are read
 _STEMS = (
     "password", "passwd", "passphrase", "secret", "key", "token", "authorization", "pwd", "signature", "credential",
-    "sig",
+    "sig", "#session",
 )  # fmt: skip
-_SURE_STEMS = frozenset({"password", "passwd", "passphrase", "secret", "authorization"})
+_SURE_STEMS = frozenset({"password", "passwd", "passphrase", "secret", "authorization", "#session"})
 _AFTER_STEM = frozenset("\"'`\\ \t:=*_-0123456789")
 _SIGNS = frozenset("=: \t*")  # after a name without a quote and without a number
 _AFTER_SIGN = frozenset("=> \t\\\"'`bfruBFRU")  # what does not begin a value at once

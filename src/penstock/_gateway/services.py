@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from penstock import _delta_templates as delta_templates
-from penstock._engines.environ import KEY_FILES, live, stored_keys
+from penstock._engines.environ import live, stored_keys
 from penstock._engines.router import Router
 from penstock._gateway.access import Access, Revocations
 from penstock._gateway.background_responses import BackgroundResponses
@@ -27,6 +27,7 @@ from penstock._gateway.daily_budget import DailyBudget
 from penstock._gateway.editor_keys import EditorKeys
 from penstock._gateway.error_responses import SHUTTING_DOWN, error_status
 from penstock._gateway.journal import AuxRequest, refused_row
+from penstock._gateway.known_secrets import KnownSecrets
 from penstock._gateway.limit_stores import open_limit_store
 from penstock._gateway.limit_usage import LimitGauges, LimitScope, list_scopes
 from penstock._gateway.limits import CallerLimits, LimitSlot
@@ -89,6 +90,7 @@ class Services:
         self.config_watcher: ConfigWatcher[Any] | None = None
         self.revision: int = 0  # changes of configuration and keys since the start
         self.access: Access = Access(self.config, self.env)
+        self.known_secrets: KnownSecrets = KnownSecrets(self.env, self._list_secrets)
         self.revocations: Revocations = Revocations(self.access)
         self.websocket_bytes: ByteBudget = ByteBudget(self.config.serve.websocket_total)
         self.body_bytes: ByteBudget = ByteBudget(_body_total(self.config), SMALL_BODY)
@@ -105,8 +107,6 @@ class Services:
         self.stopped: bool = False  # unfinished answers have been ended
         self.ready: bool = True
         self.watch: Any = None  # the inspector's captures of turns, if there is an inspector
-        self._secrets: tuple[dict[str, str], tuple[str, ...]] | None = None  # stored provider keys, all secrets
-        self._key_files = KEY_FILES.version
         self._warned_of_trace = False
         self._clients: dict[tuple[str | None, ...], ClientProfile] = {}
         self._client_headers = tuple({name for row in clients().values() for name in row.headers})
@@ -235,7 +235,7 @@ class Services:
         """
         self.config = replace(self.config, engine=self._merge_providers())
         self.upstream.reload(self.config)
-        self._secrets = None
+        self.known_secrets.refresh()
         self.metrics.models.clear()
         self.revision += 1
 
@@ -245,18 +245,16 @@ class Services:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Secrets that are known by value. They are redacted in everything that is written."""
-        stored = stored_keys(self.env)
-        # Cached: the environment is large, and a row is written for every turn.
-        if self._secrets is None or stored != self._secrets[0] or KEY_FILES.version != self._key_files:
-            self._key_files = KEY_FILES.version
-            accounts = self.config.engine.providers.values()
-            keys = [key for account in accounts for _, key in account.configured_keys(self.env)]
-            keys += [value for name, value in self.env.items() if is_secret_name(name)]
-            keys += stored.values()
-            keys += [password_of(url) for url in (self.config.stores.postgres, self.config.stores.redis)]
-            known = (*self.access.ring.secrets, *(key for key in keys if len(key) >= MIN_SECRET_LENGTH))
-            self._secrets = (dict(stored), known)
-        return self._secrets[1]
+        return self.known_secrets.values()
+
+    def _list_secrets(self) -> tuple[str, ...]:
+        """Return the secrets that are in use now."""
+        accounts = self.config.engine.providers.values()
+        keys = [key for account in accounts for _, key in account.configured_keys(self.env)]
+        keys += [value for name, value in self.env.items() if is_secret_name(name)]
+        keys += stored_keys(self.env).values()
+        keys += [password_of(url) for url in (self.config.stores.postgres, self.config.stores.redis)]
+        return (*self.access.ring.secrets, *(key for key in keys if len(key) >= MIN_SECRET_LENGTH))
 
     # ── admission ─────────────────────────────────────────────────────────────────────────────────
 
