@@ -52,6 +52,7 @@ class Inspector:
         self.watch: LiveCaptures = LiveCaptures(self.services)
         self.session_token: str = open_session_token(self.services.config.data)
         self.services.access.owner_token = self.session_token
+        self.services.known_secrets.add(self.session_token)
         work, pages = WorkerSlots(), pages or StaticFiles()
         files = FileRoutes(work, pages, lambda: self.services.secrets, self._estimator)
         turns = self.turns = TurnRoutes(self.services, self.watch, work, files)
