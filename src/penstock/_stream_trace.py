@@ -47,6 +47,10 @@ class Finding(NamedTuple):
     row: Diagnostic
 
 
+class TraceTooLongError(InputError):
+    """A trace has more steps than it may have."""
+
+
 class Verbatim(Protocol):
     """Passes frames through unchanged; replaces the encoder."""
 
@@ -101,8 +105,11 @@ class Tracer:
     """Traces one stream: `feed` it chunks, then `finish` it. `steps` and `findings` grow.
 
     `front` decodes bytes to events: a parser, a decoder, further stages. `back` encodes events to frames. `verbatim`
-    replaces `back` where frames pass through unchanged.
+    replaces `back` where frames pass through unchanged. `step_limit`: one step more raises `TraceTooLongError`; 0 is
+    any number.
     """
+
+    step_limit: int = 0
 
     def __init__(self, front: Pipe, back: Pipe, verbatim: Verbatim | None = None) -> None:
         parse, decode, *rest = front.stages
@@ -192,6 +199,8 @@ class Tracer:
         return step
 
     def _add_step(self, kind: Kind, cause: int | None, item: Any, of: int | None = None) -> int:
+        if self.step_limit and len(self.steps) >= self.step_limit:
+            raise TraceTooLongError(f"the trace has more than {self.step_limit:,} steps")
         self.steps.append(TraceStep(kind, cause, item, of, self._at))
         self._last_step = len(self.steps) - 1
         return self._last_step

@@ -71,6 +71,19 @@ def test_a_file_dropped_anywhere_is_shown(page: Page, gateway: Inspected, shot: 
     shot(page, "inspector-file")
 
 
+def test_a_file_with_too_many_frames_is_refused_and_the_page_says_what_to_do(
+    opened: Page, problems: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock._inspector.file_inspector.MAX_UPLOAD_STEPS", 1000)
+    drop(opened, "tiny.sse", b"data: {}\n\n" * 2000)
+    opened.get_by_label("Read as").select_option("openai-chat")
+    alert = opened.get_by_role("alert")
+    expect(alert).to_contain_text("tiny.sse cannot be shown.")
+    expect(alert).to_contain_text("more than 1,000 frames, events and outputs in all")
+    expect(alert).to_contain_text("penstock inspect FILE in a terminal takes any size")
+    problems[:] = [problem for problem in problems if "400" not in problem and "413" not in problem]
+
+
 KINDS = {
     "chat.sse": ("openai-chat", wire("tools", "openai-chat")),
     "responses.sse": ("responses", wire("tools", "responses")),

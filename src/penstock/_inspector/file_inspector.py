@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock import _protocols as protocols
 from penstock._gateway.access import Access
-from penstock._gateway.callers import make_refusal
+from penstock._gateway.callers import Refusal, make_refusal
 from penstock._gateway.config import AccessTable, GatewayConfig, JournalTable
 from penstock._gateway.endpoints import Headers, IncomingRequest, query_integer
 from penstock._inspector import api_router
@@ -28,6 +28,7 @@ from penstock._inspector.api_router import ApiResponse, ApiRouter, encode_redact
 from penstock._inspector.request_breakdown import break_down
 from penstock._inspector.static_files import INDEX, NOT_BUILT, StaticFiles
 from penstock._inspector.stream_traces import CONSUMERS, TraceSource, read_trace, source_from_file
+from penstock._inspector.trace_encoding import encode_trace
 from penstock._version import __version__
 from penstock.errors import InputError
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from penstock._tokens.estimate import HybridTokenEstimator
 
 MAX_EXPORT_BYTES = 64 * 2**20  # of all traces together; further consumers are left out
+MAX_UPLOAD_STEPS = 200_000  # frames, events and outputs of an uploaded stream
+MAX_UPLOAD_ANSWER_BYTES = 64 * 2**20  # of its trace
 ID = "penstock-trace"
 WORKER = "assets/regexWorker-"  # the script that runs regular expressions
 WORKER_ID = "penstock-worker"
@@ -72,16 +75,33 @@ def _encode_traces(
 ) -> Iterator[bytes]:
     size, first = 0, consumers[0]
     for consumer in consumers:
-        trace: Trace = read_trace(source, consumer).trace()
-        if consumer != first:
-            trace.frames, trace.events, trace.same, trace.request, trace.row = [], [], first, "", None
-        elif source.request:
-            trace.breakdown = break_down(source, estimator or _new_estimator())
-        member = b"%b:%b" % (encode_redacted(consumer), encode_redacted(trace, secrets))
+        try:
+            member = _encode_consumer(source, secrets, consumer, first, estimator)
+        except Refusal:
+            if consumer == first:
+                raise
+            return
         size += len(member)
         if size > MAX_EXPORT_BYTES and consumer != first:
             return
         yield member
+
+
+def _encode_consumer(
+    source: TraceSource, secrets: list[str], consumer: str, first: str, estimator: HybridTokenEstimator | None
+) -> bytes:
+    """Returns the member of a consumer's trace. Only that of the first one has frames, events and the request."""
+    trace: Trace = read_trace(source, consumer).trace()
+    if consumer != first:
+        trace.frames, trace.events, trace.same, trace.request, trace.row = [], [], first, "", None
+    elif source.request:
+        trace.breakdown = break_down(source, estimator or _new_estimator())
+    return b"%b:%b" % (encode_redacted(consumer), encode_trace(trace, secrets, _answer_limit(source)))
+
+
+def _answer_limit(source: TraceSource) -> int:
+    """Returns the bytes that an answer about a source may have; 0 is any number."""
+    return MAX_UPLOAD_ANSWER_BYTES if source.step_limit else 0
 
 
 def _fill_page(pages: StaticFiles, title: str, data: str) -> str:
@@ -152,12 +172,15 @@ class WorkerSlots:
             async with asyncio.timeout(MAX_WAIT):
                 await room.acquire()
         except TimeoutError:
-            message = "the inspector has too much to do just now"
-            raise make_refusal(503, "overloaded", message, retry_after=5.0) from None
+            raise _refuse_busy("the inspector has too much to do just now") from None
         try:
             return await asyncio.to_thread(work)
         finally:
             room.release()
+
+
+def _refuse_busy(message: str) -> Refusal:
+    return make_refusal(503, "overloaded", message, retry_after=5.0)
 
 
 def _new_estimator(_: str = "") -> HybridTokenEstimator:
@@ -181,6 +204,7 @@ class FileRoutes:
         estimator: Callable[[str], HybridTokenEstimator] = _new_estimator,
     ) -> None:
         self._work, self._pages, self._secrets, self._estimator = work, pages, secrets, estimator
+        self._uploading = asyncio.Semaphore(1)  # a long stream takes hundreds of megabytes while it is traced
 
     async def trace(self, incoming: IncomingRequest) -> ApiResponse:
         """`POST /inspector/trace`: the trace of a file. `frame` or `output`: only the whole text of that one."""
@@ -201,10 +225,20 @@ class FileRoutes:
         name, protocol = query.get("name", "")[:MAX_NAME], query.get("protocol", "")
         size = query_integer(query, "request_bytes", 0, most=len(raw))
         request, file = raw[:size], raw[size:]
-        return await self._work.run(lambda: respond(self._read_file(file, name, protocol, request), query), len(raw))
+        try:
+            async with asyncio.timeout(MAX_WAIT):
+                await self._uploading.acquire()
+        except TimeoutError:
+            raise _refuse_busy("the inspector reads other files just now") from None
+        try:
+            return await self._work.run(
+                lambda: respond(self._read_file(file, name, protocol, request), query), len(raw)
+            )
+        finally:
+            self._uploading.release()
 
     def _read_file(self, raw: bytes, name: str, protocol: str, request: bytes) -> TraceSource:
-        source = source_from_file(raw, name, protocol)
+        source = source_from_file(raw, name, protocol, MAX_UPLOAD_STEPS)
         source.request = source.request or request.decode("utf-8", "replace")
         source.secrets = tuple(self._secrets())
         return source
@@ -220,7 +254,9 @@ class FileRoutes:
                 return api_router.text_response(
                     api_router.redact_json_text(_single_text(rows, kind, query), self._secrets_of(source))
                 )
-        return ApiResponse(encode_redacted(reader.trace(), self._secrets_of(source)))
+        trace = reader.trace()
+        del reader  # its steps are freed before the answer is written
+        return ApiResponse(encode_trace(trace, self._secrets_of(source), _answer_limit(source)))
 
     def export_response(self, source: TraceSource, query: dict[str, str]) -> ApiResponse:
         """Returns the HTML file of a source. `with`: further consumers, or `all`."""

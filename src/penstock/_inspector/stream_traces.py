@@ -27,7 +27,7 @@ from penstock._inspector.request_reasons import CUT, NO_REQUEST
 from penstock._pipeline import Pipe, Stage
 from penstock._redaction import MARK
 from penstock._store import recordings
-from penstock._stream_trace import BodyParser, Finding, Tracer, Verbatim
+from penstock._stream_trace import BodyParser, Finding, Tracer, TraceTooLongError, Verbatim
 from penstock.errors import InputError
 from penstock.events import Fault
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 CONSUMERS = ("openai-chat", "responses", "anthropic", "gemini", "uistream", "vscode", "completions", "aisdk", "events")
 DEFAULT = "openai-chat"  # the consumer of a file whose own protocol no client speaks
+SLICE_BYTES = 16 * 1024  # that are read at once of a stream that may be refused
 _HEAD = b"HTTP/"
 _NO_BYTES = "nothing of an answer was recorded: there are no frames"
 _ENCODED_ANEW = "what the client got is encoded anew from the recording: it may differ in ids, times and pings"
@@ -59,7 +60,8 @@ class TraceSource:
     missing; `note`: another remark. `secrets`: values that must not be shown, in addition to the common ones.
     `request_protocol`: the protocol of `request`, if known; `request_cut`: only the beginning of it is there.
     `model` and `provider` answered, if there is no `row`. `fault_by`: who made the error `end`. `gone`: the content of
-    the turn is not kept, and `lost` says why.
+    the turn is not kept, and `lost` says why. `step_limit`: frames, events and outputs of a trace, of which more are
+    refused; 0 is any number.
     """
 
     protocol: str
@@ -84,6 +86,7 @@ class TraceSource:
     gone: bool = False
     secrets: tuple[str, ...] = ()
     notices: tuple[bytes, ...] = ()  # payloads that the client got before the answer
+    step_limit: int = 0
 
     @property
     def request_lost(self) -> str:
@@ -115,6 +118,7 @@ class TraceReader:
         if self.consumer not in source.consumers:
             raise InputError(f"as: nobody is called {self.consumer[:100]!r}; there is: {', '.join(source.consumers)}")
         self.tracer: Tracer = source.tracer(self.consumer)
+        self.tracer.step_limit = source.step_limit
         if self.consumer == source.consumer:
             self.tracer.add_output([(b"", payload) for payload in source.notices])
         self._formatter = schemas.TraceFormatter(self.tracer, source.secrets)
@@ -124,13 +128,24 @@ class TraceReader:
         """Traces more bytes. Bytes that cannot be read end the trace with a fault."""
         try:
             for at, chunk in chunks:
-                if self._fault is None:
-                    self.tracer.feed(chunk, at)
+                # With a limit in slices: a parser reads all frames of a chunk before the first of them is a step.
+                size = SLICE_BYTES if self.source.step_limit else max(len(chunk), 1)
+                for start in range(0, max(len(chunk), 1), size):
+                    if self._fault is None:
+                        self.tracer.feed(chunk[start : start + size], at)
+        except TraceTooLongError:
+            raise too_many_steps(self.source.step_limit) from None
         except InputError as error:
             self._fault = Fault("malformed", str(error))
 
     def finish(self) -> None:
         """Ends the trace: there are no more bytes."""
+        try:
+            self._finish()
+        except TraceTooLongError:
+            raise too_many_steps(self.source.step_limit) from None
+
+    def _finish(self) -> None:
         if self.source.client_left:
             self._note_half_frame()
             return
@@ -138,6 +153,8 @@ class TraceReader:
             if self._fault is None and (self.source.end is None or self.source.end.kind == "truncated"):
                 self.tracer.finish()
                 return
+        except TraceTooLongError:
+            raise
         except InputError as error:
             self._fault = Fault("malformed", str(error))
         self._note_half_frame()
@@ -165,6 +182,15 @@ class TraceReader:
         return schemas.Trace(*update, version=schemas.VERSION, consumer=self.consumer, timed=timed, **copied)
 
 
+def too_many_steps(limit: int) -> Exception:
+    """Returns the refusal of an uploaded stream with more than so many frames, events and outputs."""
+    message = (
+        f"this stream has more than {limit:,} frames, events and outputs in all, the most that is shown of an upload: "
+        "penstock inspect FILE in a terminal takes any size"
+    )
+    return make_refusal(413, "too-large", message, code="trace_too_long")
+
+
 def read_trace(source: TraceSource, consumer: str = "") -> TraceReader:
     """Traces a source to its end."""
     reader = TraceReader(source, consumer)
@@ -181,11 +207,19 @@ def format_secret_count(count: int) -> str:
     return f"{count:,} {'secret was' if count == 1 else 'secrets were'} taken out of it"
 
 
-def source_from_file(data: bytes, name: str = "", protocol: str = "") -> TraceSource:
-    """Returns a saved stream, a recording or bare bytes; its protocol is detected."""
+def source_from_file(data: bytes, name: str = "", protocol: str = "", step_limit: int = 0) -> TraceSource:
+    """Returns a saved stream, a recording or bare bytes; its protocol is detected. `step_limit`: of its traces."""
+    source = _detect_source(data, name, protocol, step_limit)
+    source.step_limit = step_limit
+    return source
+
+
+def _detect_source(data: bytes, name: str, protocol: str, most_chunks: int) -> TraceSource:
     if not data.strip():
         raise InputError("there is nothing in it")
     if recordings.is_recording(data[:200]):
+        if most_chunks and data.count(b"\n") > most_chunks:  # before all are decoded
+            raise too_many_steps(most_chunks)
         return source_from_recording(recordings.parse_recording(data, name or "the recording"), name, protocol)
     body = _without_head(data)
     spoken = _known_protocol(protocol) or guess(body)

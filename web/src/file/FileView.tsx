@@ -5,6 +5,7 @@ import { about } from "../api/about.ts";
 import { go, route } from "../router.ts";
 import { DownloadButton } from "../turn/DownloadButton.tsx";
 import { TurnView } from "../turn/TurnView.tsx";
+import { formatSentence } from "../ui/format.ts";
 import {
   chooseConsumer,
   chooseProtocol,
@@ -59,7 +60,7 @@ function Shown({ now }: { now: Opened }) {
         Close
       </button>
       <span class="file-said" role="status">
-        {busy ? "Reading…" : error}
+        {busy ? "Reading…" : formatSentence(error)}
       </span>
     </TurnView>
   );
@@ -125,7 +126,7 @@ function Failed({ now }: { now: Opened }) {
   return (
     <div class="file-failed" role="alert">
       <p>
-        <strong>{`${now.source.name} cannot be shown.`}</strong> {now.error}
+        <strong>{`${now.source.name} cannot be shown.`}</strong> {formatSentence(now.error)}
       </p>
       {now.source.kind === "bytes" && <ProtocolChoice now={now} />}
     </div>
