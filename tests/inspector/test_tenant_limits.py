@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
@@ -86,6 +87,28 @@ def test_a_key_that_watches_much_leaves_feeds_to_others(monkeypatch: pytest.Monk
         assert "pages with keys of this tenant" in refused.json()["error"]["message"]
         with watching(gateway.url, bearer(ANNA)):
             pass
+
+
+@pytest.mark.slow
+def test_work_is_done_for_the_tenant_of_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also that of a stream after its first event."""
+    tenants: list[str | None] = []
+    run = TenantWorkerSlots._run_in_room
+
+    async def record(slots: TenantWorkerSlots, room: asyncio.Semaphore, *work: Any) -> Any:
+        tenants.append(current_tenant.get())
+        return await run(slots, room, *work)
+
+    monkeypatch.setattr(TenantWorkerSlots, "_run_in_room", record)
+    with inspected(keys=KEYS) as gateway:
+        seen = [get(f"{gateway.url}/inspector/turns", headers=bearer(key)).status_code for key in (ANNA, BEN)]
+        assert (seen, tenants) == ([200, 200], ["anna", "ben"])
+        with Reader(f"{gateway.url}/inspector/live?q=word", bearer(BEN)) as reader:
+            reader.until(lambda: reader.named("turns"))
+            headers = bearer(BEN)
+            ask(gateway.url, "anthropic", "replay/text", headers=headers)
+            reader.until(lambda: len(tenants) > 3)
+        assert set(tenants[2:]) == {"ben"}
 
 
 @pytest.mark.slow

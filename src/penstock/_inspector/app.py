@@ -16,13 +16,14 @@ from penstock._inspector import api_router
 from penstock._inspector.act_routes import ActRoutes
 from penstock._inspector.api_router import PREFIX, ApiResponse, Route, encode_in_worker, encode_redacted
 from penstock._inspector.capture_ring import LiveCaptures
-from penstock._inspector.file_inspector import FileRoutes, WorkerSlots, describe_inspector
+from penstock._inspector.file_inspector import FileRoutes, describe_inspector
 from penstock._inspector.keeping_routes import KeepingRoutes
 from penstock._inspector.request_routes import RequestRoutes
 from penstock._inspector.row_bounds import RowBounds
 from penstock._inspector.session_routes import SessionRoutes
 from penstock._inspector.session_token import SESSION_NEEDED, check_session, open_session_token
 from penstock._inspector.static_files import StaticFiles
+from penstock._inspector.tenant_limits import TenantWorkerSlots, current_tenant
 from penstock._inspector.turn_list import TurnListRoutes
 from penstock._inspector.turn_routes import TurnRoutes
 
@@ -53,7 +54,7 @@ class Inspector:
         self.session_token: str = open_session_token(self.services.config.data)
         self.services.access.owner_token = self.session_token
         self.services.known_secrets.add(self.session_token)
-        work, pages = WorkerSlots(), pages or StaticFiles()
+        work, pages = TenantWorkerSlots(), pages or StaticFiles()
         files = FileRoutes(work, pages, lambda: self.services.secrets, self._estimator)
         turns = self.turns = TurnRoutes(self.services, self.watch, work, files)
         sessions = self.sessions = SessionRoutes(self.services, self.watch, work)
@@ -129,6 +130,7 @@ class Inspector:
             if incoming.path not in _FILE_PATHS:
                 check_session(caller, incoming.headers, self.session_token)
             incoming.caller, incoming.services = caller, self.services
+            current_tenant.set(caller.visible_tenant)
         except Refusal as error:
             if keyed:
                 raise
