@@ -104,7 +104,7 @@ class TurnListRoutes:
         found = self.find_phrases(query, tenant)
 
         def read(history: JournalHistory) -> dict[str, Any]:
-            last = upto or history.last_id()
+            last = upto or history.last_id(tenant)
             condition = query.to_sql(found, history.among)
             rows = history.search(
                 condition.also(states.to_sql({}, history.among)),
@@ -212,7 +212,7 @@ class TurnListRoutes:
         found = self.find_phrases(query, tenant)
 
         def read(history: JournalHistory) -> dict[str, Any]:
-            last = history.last_id()
+            last = history.last_id(tenant)
             condition = query.to_sql(found, history.among)
             rows = history.search(condition, tenant=tenant, after=after, upto=last, limit=DEFAULT_ROWS)
             stale = {"stale": True} if after and len(rows) == DEFAULT_ROWS else {}

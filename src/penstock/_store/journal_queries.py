@@ -105,9 +105,13 @@ class JournalHistory:
 
     # ── searches ──────────────────────────────────────────────────────────────────────────────────
 
-    def last_id(self) -> int:
-        """Returns the id of the row that was written last: a bound for searches whose pages must fit together."""
-        return int(self._rows.read("SELECT coalesce(max(id), 0) FROM turns")[0][0])
+    def last_id(self, tenant: str | None = None) -> int:
+        """Returns the id of the row that was written last: a bound for searches whose pages must fit together.
+
+        That of a tenant does not change when others make turns.
+        """
+        where, values = ("", ()) if tenant is None else (" WHERE tenant = ?", (tenant,))
+        return int(self._rows.read(f"SELECT coalesce(max(id), 0) FROM turns{where}", values)[0][0])  # noqa: S608 — our own names
 
     def among(self, ids: Collection[str], name: str = "") -> SqlCondition:
         """Returns the condition that a turn, of those that are written, has one of these request ids.
