@@ -112,7 +112,7 @@ def test_work_is_done_for_the_tenant_of_the_request(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-def test_a_key_that_follows_much_leaves_traces_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_so_many_traces_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page that is closed makes room."""
     monkeypatch.setattr(turn_routes, "MAX_FOLLOWERS", 1)
     with inspected() as gateway, watching(gateway.url):
