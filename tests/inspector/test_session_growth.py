@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock._inspector.equal_requests import MAX_COMPARED_TURNS
 from penstock._inspector.session_digests import AnswerDigest, MessageDigest
 from penstock._inspector.session_turns import SessionScope, SessionTurn
 from penstock._inspector.turn_sessions import SessionIndex
@@ -39,7 +40,8 @@ def _group(turns: Iterable[tuple[str, ...]], *, seconds: float | None = 0.1, ans
 
 def _repeated_then_continued(count: int) -> list[tuple[str, ...]]:
     same = ("U1", "A1", "U2")
-    return [same] * (count // 2) + [(*same, f"U{number}x") for number in range(count // 2)]
+    turns: list[tuple[str, ...]] = [same] * (count // 2)
+    return turns + [(*same, f"U{number}x") for number in range(count // 2)]
 
 
 def _one_conversation(count: int) -> list[tuple[str, ...]]:
@@ -76,3 +78,18 @@ def test_grouping_is_linear(shape: str, seconds: float | None) -> None:
 
 def test_failed_turns_are_grouped_in_linear_time() -> None:
     assert_linear(lambda count: lambda: _group([("U1",)] * count, failed=True), "failed", FIRST, LARGEST)
+
+
+def test_many_runs_with_equal_beginnings_are_told_apart_by_their_answers() -> None:
+    """Also more of them than a turn is compared with."""
+    index, count = SessionIndex(), 3 * MAX_COMPARED_TURNS
+    for number in range(count):
+        answer = AnswerDigest(_message(f"A{number}").digest)
+        turn = SessionTurn(f"t{number}", SCOPE, number, number + 0.1, messages=(_message("U"),))
+        turn.read_answer = lambda answer=answer: answer  # type: ignore[misc]
+        index.add_turn(turn)
+    for number in range(count):
+        messages = (_message("U"), _message(f"A{number}"), _message("next"))
+        began = float(count + number)
+        turn = SessionTurn(f"n{number}", SCOPE, began, began + 0.1, messages=messages)
+        assert (index.add_turn(turn).id, turn.previous, turn.link) == (f"t{number}", f"t{number}", "continue")

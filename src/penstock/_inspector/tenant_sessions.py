@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -103,7 +103,8 @@ class TenantSessions:
         """Returns the turns in memory, and the ids of the newest ones that are only on disk. Forgets all others."""
         held = find_held(self._captures, self._tenant)
         stored = [name for name in self._captures.disk.list_turns(MAX_DISK_TURNS, self._tenant) if name not in held]
-        self._forget({*self._grouped, *self.on_disk} - held.keys() - set(stored))
+        known = {*self._grouped, *self.on_disk, *self._last, *self._answers}
+        self._forget(known - held.keys() - set(stored))
         return held, stored
 
     def _refresh(self) -> None:
@@ -183,14 +184,16 @@ class TenantSessions:
                 self._responses[response] = turn.id
 
     def _read_answer(self, id: str) -> AnswerDigest:
-        if id in self._answers:
-            return self._answers[id]
+        known = self._answers.get(id)
+        if known is not None:
+            return known
         turn = self._captures.find_turn(id, self._tenant)
         if turn is None or not turn.finished:
             return AnswerDigest()
         found = self._answers[id] = read_answer(turn.to_source())
         while len(self._answers) > MAX_KNOWN_ANSWERS:
-            self._answers.popitem(last=False)
+            with suppress(KeyError):  # another thread, which writes a report, has removed it
+                self._answers.popitem(last=False)
         return found
 
     def _read_lines(self, id: str) -> frozenset[bytes]:
