@@ -13,6 +13,7 @@ from penstock._store import provider_keys
 from penstock._store.provider_keys import ProviderKeys, StoredKeyWatcher
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -33,6 +34,41 @@ class LockableKeyring(KeyringBackend):
 
     def set_password(self, service: str, username: str, password: str) -> None:
         self._kept[service, username] = password
+
+    def delete_password(self, service: str, username: str) -> None:
+        del self._kept[service, username]
+
+
+@pytest.fixture
+def ring() -> Iterator[LockableKeyring]:
+    before, made = keyring.get_keyring(), LockableKeyring()
+    keyring.set_keyring(made)
+    yield made
+    keyring.set_keyring(before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("known", [True, False])
+def test_a_change_of_the_index_that_fails_leaves_the_keyring_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ring: LockableKeyring, known: bool
+) -> None:
+    """The index says which address a key is for, so the keyring must not have a key for another one."""
+    store = ProviderKeys(tmp_path)
+    if known:
+        assert store.add("lab", "sk-for-a", origin="https://a.test")[1] == ""
+    before = store.read()
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(provider_keys, "write_json_file", fail)
+    with pytest.raises(OSError, match="No space"):
+        store.add("lab", "sk-for-b", origin="https://b.test")
+    if known:
+        with pytest.raises(OSError, match="No space"):
+            store.remove("lab")
+    assert store.read() == before
+    assert ring.get_password(provider_keys.KEYRING_SERVICE, "lab") == ("sk-for-a" if known else None)
 
 
 @pytest.mark.slow

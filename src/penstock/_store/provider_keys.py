@@ -83,14 +83,20 @@ class ProviderKeys:
 
     def add(self, provider: str, key: str, *, origin: str, keyring: bool = True) -> tuple[StoredKey, str]:
         """Stores a key. Returns its row, and why it is not in the keyring, if it is not."""
+        replaced = self._read_keyring(provider) if keyring else ""
         why = self._add_to_keyring(provider, key) if keyring else "a file was asked for"
         today = time.strftime("%Y-%m-%d", time.gmtime())
         row = StoredKey(place="keyring", id=os.urandom(8).hex(), added=today, origin=origin)
         if why:
             row = replace(row, place="file", key=key)
-        with lock_file(self.path):
-            before = self.read()
-            write_json_file(self.path, {**before, provider: row})
+        try:
+            with lock_file(self.path):
+                before = self.read()
+                write_json_file(self.path, {**before, provider: row})
+        except BaseException:
+            if not why:
+                self._restore_keyring(provider, replaced)
+            raise
         if why and provider in before and before[provider].place == "keyring":
             self._delete_from_keyring(provider)
         return row, why
@@ -102,9 +108,9 @@ class ProviderKeys:
             row = rows.pop(provider, None)
             if row is None:
                 return False
+            write_json_file(self.path, rows)
             if row.place == "keyring":
                 self._delete_from_keyring(provider)
-            write_json_file(self.path, rows)
         return True
 
     def _add_to_keyring(self, provider: str, key: str) -> str:
@@ -116,6 +122,18 @@ class ProviderKeys:
         except KeyringError as error:
             return str(error)
         return "the keyring did not give the key back"
+
+    def _read_keyring(self, provider: str) -> str:
+        """Returns the key that the keyring has, which may be for another address; empty if there is none."""
+        try:
+            return _call_keyring(lambda ring: ring.get_password(self._service, provider)) or ""
+        except KeyringError:
+            return ""
+
+    def _restore_keyring(self, provider: str, key: str) -> None:
+        """Gives the keyring the key that it had: the index says which address that one is for."""
+        if not key or self._add_to_keyring(provider, key):
+            self._delete_from_keyring(provider)
 
     def _delete_from_keyring(self, provider: str) -> None:
         try:
