@@ -21,6 +21,8 @@ pytestmark = pytest.mark.row("V1")
 
 REMOVED = {
     "password=hunter2": "password=*",
+    "\x1b[34mDB_PASSWORD\x1b[0m=\x1b[32mhunter2hunter2\x1b[0m": "\x1b[34mDB_PASSWORD\x1b[0m=\x1b[32m*\x1b[0m",
+    "\\u001b[34mDB_PASSWORD\\u001b[0m=\\u001b[32mhunter2\\u001b[0m": "\\u001b[34mDB_PASSWORD\\u001b[0m=\\u001b[32m*\\u001b[0m",
     "http://127.0.0.1:4480/#session=q3Zt-x0123456789_aBcDeFgHiJk ok": "http://127.0.0.1:4480/#session=* ok",
     "x-penstock-session-token: q3Zt-x0123456789_aBcDeFgHiJk": "x-penstock-session-token: *",
     "the password: hunter2!": "the password: *",

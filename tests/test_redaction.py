@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from penstock._input_limits import MAX_JSON_DEPTH
 from penstock._redaction import _EDGE, _MAKERS, DEEP, MARK, find_secrets, redact, redact_bytes, redact_cut, redact_json
+from tests.support.growth import assert_linear
 
 # All tokens in one pattern. Quadratic, so of no use outside a test; but its meaning is easy to see.
 _TOKENS = re.compile(
@@ -203,3 +205,56 @@ def test_a_name_that_begins_with_key_stays(word: str) -> None:
 @pytest.mark.parametrize("key", ["key-0123456789abcdef", "key_Abcdefghijk", "key-********"])
 def test_a_key_that_begins_with_key_does_not(key: str) -> None:
     assert redact(f"bad {key}") == "bad [secret]"
+
+
+BEFORE = [
+    "\x1b[32m",
+    "\x1b[1;38;5;196m",
+    "\x1b[K",
+    "\\u001b[32m",
+    "\\\\u001b[0m",
+    "key%3D",
+    "a%20",
+    "%22",
+    "%253D",
+    "\\x3d",
+    "=3D",
+    "MY_",
+]
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize(
+    "key", ["sk-ant-api03-AbCdEf0123456789", "ghp_AbCdEf0123456789AbCdEf0123456789abcd", *FORMS.values()]
+)
+def test_a_token_is_found_after_a_colour_code_an_escape_or_a_name(before: str, key: str) -> None:
+    text = f'{{"c":"{before}{key}"}}'
+    assert redact_bytes(text.encode("latin-1")).decode("latin-1") == f'{{"c":"{before}{MARK}"}}'
+
+
+@pytest.mark.parametrize("slashes", ["\\", "\\\\", "\\\\\\\\"])
+@pytest.mark.parametrize("escaped", "-sa0")
+def test_a_token_is_found_though_ordinary_characters_are_escaped(slashes: str, escaped: str) -> None:
+    key = "sk-ant-api03-AbCdEf0123456789".replace(escaped, f"{slashes}u00{ord(escaped):02x}")
+    assert redact_bytes(f'{{"a":"\\u0041","c":"x {key} y"}}'.encode()).decode() == f'{{"a":"\\u0041","c":"x {MARK} y"}}'
+    known = "planted-value".replace(escaped, f"{slashes}u00{ord(escaped):02X}")
+    assert redact_bytes(f'{{"c":"{known}!"}}'.encode(), ["planted-value"]).decode() == f'{{"c":"{MARK}!"}}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "task-force-members-2024", "desk-lamp-with-2-arms", "my_sess_id_count_1", "primary_key_column_2", "the_hf_model_name_2b",
+        "api_key_revoked", "risk_sk-", "_sk-learn-estimators", "10%task-lists", "\\u0041\\u002d\\u0042", "a[m key", "x=3Dtask-force",
+    ],
+)  # fmt: skip
+def test_words_with_such_beginnings_stay(text: str) -> None:
+    assert redact_bytes(text.encode()) == text.encode()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "piece", ["\\u002d", "sk\\u002d", "\\\\\\u0041", "\x1b[32m", "_sk-", "_sk-a", "%3Dsk-", "KEY\x1b[0m", "\\u00"]
+)
+def test_escapes_are_searched_in_linear_time(piece: str) -> None:
+    assert_linear(lambda size: partial(find_secrets, piece * (size // len(piece)), ["sk-sk-"]), piece)

@@ -34,9 +34,9 @@ _STEMS = (
     "sig", "#session",
 )  # fmt: skip
 _SURE_STEMS = frozenset({"password", "passwd", "passphrase", "secret", "authorization", "#session"})
-_AFTER_STEM = frozenset("\"'`\\ \t:=*_-0123456789")
-_SIGNS = frozenset("=: \t*")  # after a name without a quote and without a number
-_AFTER_SIGN = frozenset("=> \t\\\"'`bfruBFRU")  # what does not begin a value at once
+_AFTER_STEM = frozenset("\"'`\\ \t\x1b:=*_-0123456789")
+_SIGNS = frozenset("=: \t\x1b*")  # after a name without a quote and without a number
+_AFTER_SIGN = frozenset("=> \t\x1b\\\"'`bfruBFRU")  # what does not begin a value at once
 _SURE_LENGTH = 16  # characters of the longest match of `_SURE`, and some more
 _SURE = lazy_pattern(
     r"""(?x)(?:password|passwd|passphrase|[_\-;]pwd|secret|authorization
@@ -50,7 +50,8 @@ _ESCAPED = {"0026": "&", "0022": '"', "0027": "'"}
 _NAME_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
 _QUOTE = r"""\\{0,15}+"|\\{1,8}+u0022|['`]"""  # the second is how .NET escapes a quote
 _SPACE = r"(?:[ \t\r\n]|\\{1,15}+[nrt]){0,12}+"
-_BLANK = r"(?:[ \t]|\\{1,15}+t){0,12}+"
+_COLOUR = r"(?:\x1b|\\{1,15}+u001[bB])\[[0-9;]{0,20}+[mK]"
+_BLANK = rf"(?:[ \t]|\\{{1,15}}+t|{_COLOUR}){{0,12}}+"
 _NUMBER = r"(?:_base)?(?:[_-]?[0-9]{1,2})?"
 _PREFIX = r"(?:[bfru]{1,2}(?=[\\\"'`]))?"  # of a string in Python
 # A name in quotes, and a value in the same quotes or in those of a program. Then the value begins there for certain.

@@ -13,6 +13,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from penstock._escaped_characters import find_unescaped
 from penstock._input_limits import MAX_JSON_DEPTH
 from penstock._lazy_patterns import lazy_pattern
 from penstock._named_secrets import Span, find_named_values, is_named_secret, to_lower
@@ -30,9 +31,17 @@ _LOOKAHEAD = 4096  # characters after a cut that are searched, too, so that a se
 _MAKERS = tuple(
     "sk rk pk gsk hf r8 pa jina xai pplx nvapi csk fw key tvly vck sess ghp gho ghu ghs github_pat glpat".split()
 )
-# The start of a word, also after a JSON escape, whose last letter would otherwise count as part of the word.
-_EDGE = r"(?:\b|(?<=\\[nrtbf])|(?<=\\u[0-9A-Fa-f]{4}))"
-_TOKEN = lazy_pattern(rf"{_EDGE}(?:{'|'.join(_MAKERS)})[-_][A-Za-z0-9_\-*.]{{6,}}+")
+# The start of a word, also after what ends with a letter or digit and is no part of it: a JSON escape, `%3D`, `=3D`,
+# `\x3d`, the end of a colour code (`\x1b[32m`).
+_EDGE = (
+    r"(?:\b|(?<=\\[nrtbf])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2})|(?<=%25[0-9A-Fa-f]{2})"
+    r"|(?<=\\x[0-9A-Fa-f]{2})|(?<==3D)|(?<=[0-9;\[][mK]))"
+)
+_WORD = rf"(?:{_EDGE}|(?<=_))"  # of tokens that are long, so that they are no part of a name
+_AFTER_NAME = r"(?<=_)(?:sk-|glpat-|xai-|pplx-|nvapi-|tvly-|(?:gsk|gh[opsu]|github_pat)_)(?=[A-Za-z_\-*.]{0,40}+[0-9])"
+_TOKEN = lazy_pattern(
+    rf"(?:{_EDGE}(?:{'|'.join(_MAKERS)})[-_][A-Za-z0-9_\-*.]{{6,}}+|{_AFTER_NAME}[A-Za-z0-9_\-*.]{{16,}}+)"
+)
 _DASH = lazy_pattern(r"[-_](?<=[kf8aixwyspout][-_])(?=[A-Za-z0-9_\-*.]{6})")  # behind the last letter of one
 _LONGEST = max(map(len, _MAKERS))
 _WORDS = lazy_pattern(r"key[-_][a-z_\-.]++")  # a name such as key_revoked: keys have digits or capitals
@@ -58,16 +67,16 @@ _SLASH = r"\\{0,15}+/"
 # Tokens without such a dash: how they begin, and their pattern. Group 1 matches only tokens; other runs are skipped
 # at once, so that no run is read twice.
 _BEGINNINGS = (
-    ("AIza", lazy_pattern(rf"{_EDGE}(AIza[A-Za-z0-9_\-]{{20,}}+)")),
-    ("ya29.", lazy_pattern(rf"{_EDGE}(ya29\.[A-Za-z0-9_\-.]{{10,}}+)")),
-    ("AKIA", lazy_pattern(rf"{_EDGE}(AKIA[A-Z0-9]{{12,}}+)")),
-    ("ASIA", lazy_pattern(rf"{_EDGE}(ASIA[A-Z0-9]{{12,}}+)")),
+    ("AIza", lazy_pattern(rf"{_WORD}(AIza[A-Za-z0-9_\-]{{20,}}+)")),
+    ("ya29.", lazy_pattern(rf"{_WORD}(ya29\.[A-Za-z0-9_\-.]{{10,}}+)")),
+    ("AKIA", lazy_pattern(rf"{_WORD}(AKIA[A-Z0-9]{{12,}}+)")),
+    ("ASIA", lazy_pattern(rf"{_WORD}(ASIA[A-Z0-9]{{12,}}+)")),
     (
         "xox",
-        lazy_pattern(rf"{_EDGE}(xox[a-z](?:\.xox[a-z])?-(?=[A-Za-z\-]{{0,20}}[0-9])[A-Za-z0-9\-]{{10,}}+)"),
+        lazy_pattern(rf"{_WORD}(xox[a-z](?:\.xox[a-z])?-(?=[A-Za-z\-]{{0,20}}[0-9])[A-Za-z0-9\-]{{10,}}+)"),
     ),  # Slack
-    ("xapp-", lazy_pattern(rf"{_EDGE}(xapp-[0-9]-[A-Za-z0-9\-]{{10,}}+)")),
-    ("SG.", lazy_pattern(rf"{_EDGE}(SG\.[A-Za-z0-9_\-]{{16,}}+\.[A-Za-z0-9_\-]{{16,}}+)")),  # SendGrid
+    ("xapp-", lazy_pattern(rf"{_WORD}(xapp-[0-9]-[A-Za-z0-9\-]{{10,}}+)")),
+    ("SG.", lazy_pattern(rf"{_WORD}(SG\.[A-Za-z0-9_\-]{{16,}}+\.[A-Za-z0-9_\-]{{16,}}+)")),  # SendGrid
     (":AA", lazy_pattern(r"(?<=[0-9]{8})(:AA[A-Za-z0-9_\-]{32,}+)")),  # Telegram
     # Addresses that anybody who knows them may post to. In JSON, a slash may have backslashes.
     (
@@ -75,10 +84,10 @@ _BEGINNINGS = (
         lazy_pattern(rf"{_SLACK}(services{_SLASH}T[A-Z0-9]{{6,}}+{_SLASH}B[A-Z0-9]{{6,}}+{_SLASH}[A-Za-z0-9]{{16,}}+)"),
     ),
     ("webhooks", lazy_pattern(rf"(?<=/)(webhooks{_SLASH}[0-9]{{16,20}}+{_SLASH}[A-Za-z0-9_\-]{{50,}}+)")),  # Discord
-    *((word, lazy_pattern(rf"{_EDGE}({re.escape(word)}[{end}]{{{least},}}+)")) for word, end, least in _LONG_TOKENS),
+    *((word, lazy_pattern(rf"{_WORD}({re.escape(word)}[{end}]{{{least},}}+)")) for word, end, least in _LONG_TOKENS),
     (
         "eyJ",  # a JSON Web Token
-        lazy_pattern(rf"{_EDGE}eyJ[A-Za-z0-9_\-]{{8,}}+(\.[A-Za-z0-9_\-]{{8,}}+(?:\.[A-Za-z0-9_\-]*+)?)?"),
+        lazy_pattern(rf"{_WORD}eyJ[A-Za-z0-9_\-]{{8,}}+(\.[A-Za-z0-9_\-]{{8,}}+(?:\.[A-Za-z0-9_\-]*+)?)?"),
     ),
 )
 _SCHEMES = ("bearer", "basic")
@@ -223,8 +232,9 @@ def find_secrets(text: str, secrets: Iterable[str] = ()) -> list[Span]:
 
 def _spans_in_any_format(text: str, secrets: Iterable[str]) -> list[Span]:
     """Returns what may be replaced in any format."""
-    lower = to_lower(text)
-    return [*_token_spans(text, lower, secrets), *find_named_values(text, lower)]
+    known, lower = tuple(secrets), to_lower(text)
+    escaped = find_unescaped(text, lambda decoded: _token_spans(decoded, to_lower(decoded), known))
+    return [*_token_spans(text, lower, known), *find_named_values(text, lower), *escaped]
 
 
 def _token_spans(text: str, lower: str, secrets: Iterable[str]) -> list[Span]:

@@ -1,4 +1,4 @@
-"""Secrets that were replaced, and the session token, are removed from everything that the inspector shows."""
+"""Secrets that were replaced or are spelled unusually, and the session token, are removed from everything that the inspector shows."""
 
 from __future__ import annotations
 
@@ -72,6 +72,23 @@ def test_the_session_token_is_not_shown() -> None:
         assert [path for path, text in found.items() if token in text] == []
         assert MARK in found[f"turns/{name}/request"]
         assert get(f"{gateway.url}/inspector/turns", params={"q": f'"{token}"'}).json()["total"] == 0
+
+
+def test_an_escaped_or_coloured_token_is_neither_shown_nor_found() -> None:
+    escaped, coloured = "sk-ant-api03-AbCdEf0123456789zebra", "ghp_AbCdEf0123456789AbCdEf0123456giraffe"
+    said = "run: \\u001b[32m%s\\u001b[0m and %s" % (coloured, escaped.replace("-", "\\u002d"))  # noqa: UP031 — escapes
+    body = f'{{"model":"openai-chat/text","messages":[{{"role":"user","content":"{said}"}}]}}'.encode()
+    with inspected(lambda _: Reply.text("ok")) as gateway:
+        headers = {"content-type": "application/json"}
+        response = post(f"{gateway.url}/v1/chat/completions", content=body, headers=headers)
+        assert response.status_code == 200
+        name = response.headers["x-request-id"]
+        ended(gateway, name)
+        for path, text in answers(gateway, name).items():
+            assert not [word for word in ("zebra", "giraffe") if word in text], path
+        for word in (escaped, coloured, "zebra", "giraffe"):
+            assert get(f"{gateway.url}/inspector/turns", params={"q": f'"{word}"'}).json()["total"] == 0
+        assert get(f"{gateway.url}/inspector/turns", params={"q": '"run"'}).json()["total"] == 1
 
 
 async def _apply(gateway: Inspected) -> None:
