@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import httpx
@@ -10,7 +12,9 @@ import pytest
 
 from penstock._gateway.config import Key
 from penstock._gateway.config_tables import InspectorTable
+from penstock._store import sqlite as store_sqlite
 from penstock._store.kept_turns import FILE
+from penstock._store.wal_truncation import WalTruncation
 from tests.gateway.client_requests import ask, get, post
 from tests.inspector.conftest import inspected
 from tests.inspector.event_feed import bearer, ended, watching
@@ -43,6 +47,36 @@ def test_deleted_text_leaves_memory_index_and_file(tmp_path: Path) -> None:
         assert b"xylophone" not in raw
         assert delete(f"{gateway.url}/inspector/turns").json() == {"deleted": 1}
         assert gateway.inspector.watch.disk.describe(None)["turns"] == 0
+
+
+def test_text_that_a_reader_holds_is_told_and_erased_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    erased = threading.Event()
+    run = WalTruncation.run
+
+    def watch(self: WalTruncation, connection: sqlite3.Connection) -> None:
+        run(self, connection)
+        if not self.is_pending:
+            erased.set()
+
+    monkeypatch.setattr(store_sqlite, "LOCK_TIMEOUT", 0.1)
+    with inspected(**on_disk(tmp_path)) as gateway:
+        body = {"model": "openai-chat/text", "messages": [{"role": "user", "content": "play the xylophone"}]}
+        name = post(f"{gateway.url}/v1/chat/completions", json=body).headers["x-request-id"]
+        ended(gateway, name)
+        written(gateway)
+        monkeypatch.setattr(WalTruncation, "run", watch)
+        with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM turns").fetchone()
+            answer = delete(f"{gateway.url}/inspector/turns/{name}").json()
+            assert answer["deleted"] == 1
+            assert f"{FILE}-wal" in answer["remains"]
+            assert b"xylophone" in (tmp_path / f"{FILE}-wal").read_bytes()
+            assert not erased.is_set()
+            reader.execute("COMMIT")
+            assert erased.wait(30.0)
+            assert b"xylophone" not in b"".join(path.read_bytes() for path in tmp_path.glob(f"{FILE}*"))
+        assert delete(f"{gateway.url}/inspector/turns").json() == {"deleted": 0}
 
 
 @pytest.mark.parametrize(

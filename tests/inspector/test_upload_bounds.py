@@ -11,7 +11,7 @@ import pytest
 
 from penstock._gateway.callers import Refusal
 from penstock._inspector import file_inspector, trace_encoding
-from penstock._inspector.api_router import encode_redacted
+from penstock._inspector.api_router import encode_redacted, redact_json_text
 from penstock._inspector.file_inspector import MAX_UPLOAD_STEPS, FileRoutes, WorkerSlots, export_html
 from penstock._inspector.static_files import StaticFiles
 from penstock._inspector.stream_traces import SLICE_BYTES, TraceReader, TraceSource, read_trace, source_from_file
@@ -118,7 +118,7 @@ def test_slices_say_the_same_as_one_text(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_no_long_text_is_searched_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    search = trace_encoding.redact_json_text
+    search = redact_json_text
 
     def measure(text: str, secrets: Any) -> str:
         sizes.append(len(text))

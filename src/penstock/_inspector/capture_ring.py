@@ -131,7 +131,8 @@ class LiveCaptures:
             self._on_removal(name, owner, "deleted")
         for name in elsewhere.ids - stored.keys():
             self.policy.forget(name, "deleted")
-        return DeletedTurns({*deleted, *elsewhere.ids, *stored}, elsewhere.pending, elsewhere.errors)
+        ids_of_all = {*deleted, *elsewhere.ids, *stored}
+        return DeletedTurns(ids_of_all, elsewhere.pending, elsewhere.errors, self.disk.remaining_text())
 
     def delete_written(self, ids: Collection[str]) -> None:
         """Deletes what was written of turns while they were deleted in memory, and their words.

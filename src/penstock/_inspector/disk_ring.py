@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _UNREADABLE = "{path}: kept turns cannot be read: {error}"
+_NOT_ERASED = (
+    "the deleted text is still in the file {name}-wal, because another program is reading {name}; "
+    "it is erased when that program has finished"
+)
 _NOT_DELETED = (
     "turns are deleted from memory, but not from disk ({problem}). To delete them, stop the gateway and remove {name}, "
     "{name}-wal and {name}-shm of the data folder"
@@ -162,6 +166,10 @@ class DiskRing:
         if ids is None and tenant is None:  # a damaged file is empty now
             self.damage = ""
         return deleted
+
+    def remaining_text(self) -> str:
+        """Returns where deleted text still is, and why; empty if it is erased."""
+        return _NOT_ERASED.format(name=FILE) if self._keeper is not None and self._keeper.may_hold_deleted else ""
 
     def flush(self) -> None:
         """Waits until all turns are written."""

@@ -93,6 +93,7 @@ class KeepingRoutes:
             raise make_refusal(503, "server", str(error), code="file_unusable") from None
         if ids is not None and not deleted.ids and not deleted.pending and not deleted.errors:
             raise make_refusal(404, "not-found", "the content of this turn is not kept here, or the turn still runs")
-        more = {"pending": deleted.pending, "error": "; ".join(dict.fromkeys(deleted.errors))}
+        problem = "; ".join(dict.fromkeys(deleted.errors))
+        more = {"pending": deleted.pending, "error": problem, "remains": deleted.remains}
         given = {name: value for name, value in more.items() if value}
         return ApiResponse(encode_redacted({"deleted": len(deleted.ids), **given}))

@@ -42,6 +42,7 @@ BUSY = 0.4  # of a core that the rest of the gateway uses: then it is busy
 MAX_PAUSE = 5.0  # seconds between two looks at how busy the gateway is
 CLOSE_TIMEOUT = 5.0  # seconds
 TRIM_INTERVAL = 60.0  # seconds between two looks for turns that are too old, and for reasons to write
+ERASE_INTERVAL = 1.0  # seconds between two attempts to erase deleted text that another reader holds
 OPEN_INTERVAL = 30.0  # seconds between two attempts to open a file that could not be opened
 OPEN_TIMEOUT = 15.0  # seconds that a reader waits for the file to be opened
 log = logging.getLogger("penstock.inspector")
@@ -121,7 +122,7 @@ class TurnKeeper:
         self._secrets, self._on_forget = secrets, on_forget
         self._waiting: deque[KeepableTurn] = deque()
         self._condition = threading.Condition()
-        self._busy = self._closing = self._flushing = False
+        self._busy = self._closing = self._flushing = self._erasing = False
         self._thread = threading.Thread(target=self._run, name="penstock-turn-keeper", daemon=True)
         self._thread.start()
 
@@ -137,6 +138,11 @@ class TurnKeeper:
     def waits(self) -> bool:
         """True if turns wait to be written."""
         return bool(self._waiting)
+
+    @property
+    def may_hold_deleted(self) -> bool:
+        """True if deleted text may still be in the file's WAL."""
+        return self._store is not None and self._store.may_hold_deleted
 
     def add(self, turn: KeepableTurn) -> bool:
         """Writes a turn soon. False if too many wait. Called for every turn."""
@@ -186,6 +192,9 @@ class TurnKeeper:
         if store is None:
             raise OSError(self.open_problem)
         deleted = store.delete_turns(ids, tenant)
+        with self._condition:
+            self._erasing = store.may_hold_deleted  # wakes the thread, which tries again
+            self._condition.notify_all()
         if ids is None and tenant is None:  # a damaged file is empty now
             self.problem = ""
         return deleted
@@ -205,14 +214,14 @@ class TurnKeeper:
         pace = WorkPace(CpuUse())
         while True:
             with self._condition:
-                self._busy = False
+                self._busy = self._erasing = False
                 self._condition.notify_all()
                 self._pause(pace)
-                self._condition.wait_for(lambda: self._waiting or self._closing, TRIM_INTERVAL)
+                interval = ERASE_INTERVAL if self.may_hold_deleted else TRIM_INTERVAL
+                self._condition.wait_for(lambda: self._waiting or self._closing or self._erasing, interval)
                 if self._closing and not self._waiting:
                     break
-                batch = self._take_batch()
-                self._busy = True
+                batch, self._busy = self._take_batch(), True
             began = time.thread_time()
             self._write_batch(batch)
             pace.used = time.thread_time() - began

@@ -42,11 +42,15 @@ class TurnDeletion(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DeletedTurns(msgspec.Struct, frozen=True):
-    """Ids of deleted turns. `pending`: workers that have not confirmed. `errors`: why workers could not on disk."""
+    """Ids of deleted turns. `pending`: workers that have not confirmed. `errors`: why workers could not on disk.
+
+    `remains`: where text of them still is, and why.
+    """
 
     ids: set[str] = set()
     pending: list[int] = []
     errors: list[str] = []
+    remains: str = ""
 
 
 class DeletionAnswer(msgspec.Struct, frozen=True, array_like=True):

@@ -37,6 +37,7 @@ from penstock._store.sqlite import (
     open_error,
     remove_database,
 )
+from penstock._store.wal_truncation import WalTruncation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -100,6 +101,7 @@ class KeptTurnStore:
         self._open()
 
     def _open(self) -> None:
+        self._truncation = WalTruncation(self._wal)
         self._writer = connect(self.path)
         self._index, self._missing = TextIndex(self._writer), MissingTurnTable(self._writer, self._most_missing)
         self._settled_clock = SettledClock(self._writer, self._clock)
@@ -161,6 +163,7 @@ class KeptTurnStore:
         removed: list[RemovedTurn] = []
         self.trim_problem = ""
         try:
+            self._truncation.retry(self._writer)
             self._limit_wal()
             self._remove_old(removed)
             self._remove_excess(removed)
@@ -220,7 +223,7 @@ class KeptTurnStore:
         """Empties a WAL that has grown over its bound in one transaction, or that has freed pages of a large file."""
         with suppress(FileNotFoundError):
             if self._wal.stat().st_size > self._wal_limit or self.file_bytes > self.size:
-                self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                self._truncation.run(self._writer)
 
     def write_missing(self, missing: Collection[MissingTurn]) -> None:
         """Remembers why turns were not written, or are no longer in memory."""
@@ -231,23 +234,31 @@ class KeptTurnStore:
     def delete_turns(self, ids: Collection[str] | None = None, tenant: str | None = None) -> dict[str, str]:
         """Deletes turns by their ids, or all; only those of `tenant`, if one is given. Returns their tenants by id.
 
-        The words leave the index, and the bytes the file and its WAL. A damaged file is emptied, if all are to go.
+        The words leave the index, and the bytes the file and its WAL; the WAL perhaps later (`may_hold_deleted`). A
+        damaged file is emptied, if all are to go.
         """
         wanted: dict[str, str] = {}
         with self._write_lock:
             try:
                 found = self._writer.execute("SELECT id, tenant FROM turns").fetchall()
                 wanted = {one: owner for one, owner in found if (ids is None or one in ids) and tenant in {None, owner}}
-                if self._remove([MissingTurn(name, DELETED) for name in wanted]):
+                removed = self._remove([MissingTurn(name, DELETED) for name in wanted])
+                if removed:
                     self._writer.execute("INSERT INTO word_index (word_index) VALUES ('optimize')")
                     self._writer.execute("PRAGMA incremental_vacuum").fetchall()
-                    self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                if removed or self._truncation.is_pending:
+                    self._truncation.run(self._writer)
             except FILE_ERRORS as error:
                 if ids is not None or tenant is not None or is_locked(error):
                     raise
                 log.warning("%s cannot be read or written (%s): it is emptied", self.path, error)
                 self._empty([MissingTurn(name, DELETED) for name in wanted])
         return wanted
+
+    @property
+    def may_hold_deleted(self) -> bool:
+        """True if deleted text may still be in the WAL, because of another connection's reader. `trim` tries again."""
+        return self._truncation.is_pending
 
     # ── a damaged file ────────────────────────────────────────────────────────────────────────────
 
@@ -282,7 +293,7 @@ class KeptTurnStore:
                 raise TimeoutError(f"{self.path}: another process holds its lock")
 
         other.backup(self._writer, progress=check_time)
-        self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self._truncation.run(self._writer)
 
     @property
     def is_replaced(self) -> bool:

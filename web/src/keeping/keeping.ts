@@ -1,6 +1,7 @@
 // What the gateway keeps of turns, and the switches for it.
 import { signal } from "@preact/signals";
 import { askJson, explain } from "../api/client.ts";
+import { formatSentence } from "../ui/format.ts";
 
 export interface Keeping {
   paused: boolean;
@@ -43,11 +44,15 @@ const PENDING =
   "Another process of the gateway does not answer. It deletes its turns before it shows any of them again.";
 const NOT_ON_DISK = "One process of the gateway could not delete its turns on disk: ";
 
-/** `pending`: processes that have not confirmed; `error`: why one of them deleted its turns in memory only. */
+/**
+ * `pending`: processes that have not confirmed; `error`: why one of them deleted its turns in memory only; `remains`:
+ * where deleted text still is on disk, and why.
+ */
 interface Deletion {
   deleted: number;
   pending?: number[];
   error?: string;
+  remains?: string;
 }
 
 /** Deletes the content of one turn, or of all that this caller sees. Gives why it failed; empty if it did not. */
@@ -55,9 +60,10 @@ export async function deleteTurns(id = ""): Promise<string> {
   let problem = "";
   try {
     const path = `/inspector/turns${id ? `/${encodeURIComponent(id)}` : ""}`;
-    const { pending, error } = await askJson<Deletion>(path, { method: "DELETE" });
+    const { pending, error, remains } = await askJson<Deletion>(path, { method: "DELETE" });
     if (error) problem = NOT_ON_DISK + error;
     else if (pending) problem = PENDING;
+    else if (remains) problem = formatSentence(remains);
   } catch (error) {
     problem = explain(error);
   }
