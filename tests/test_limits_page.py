@@ -35,7 +35,7 @@ OTHERS = {
     "postgres_stores.MAX_TRIMMED",
     "redis_streams.MAX_BLOCK",
     "request_pieces.MAX_PIECES",
-    "turn_keeper.MAX_PAUSE",
+    "work_pace.MAX_PAUSE",
     "turn_listeners.MAX_UNREAD",
     "redis_streams.MAX_CANCELS",
     "usage_bounds.MAX_OPTION_BYTES",

@@ -276,3 +276,29 @@ def test_a_token_that_cannot_be_written_leaves_no_file(tmp_path: Path, monkeypat
     assert len(open_session_token(tmp_path)) >= 32
     open_session_token.cache_clear()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_turn_that_is_deleted_while_it_is_written_does_not_stay(
+    gateway: Inspected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deletion does not wait for a slow batch without end."""
+    monkeypatch.setattr(turn_keeper, "CLOSE_TIMEOUT", 0.01)
+    begun, gate, encode = threading.Event(), threading.Event(), turn_keeper.encode_turn
+
+    def encode_slowly(*given: Any) -> Any:
+        begun.set()
+        assert gate.wait(20)
+        return encode(*given)
+
+    keeping = Keeping(gateway, tmp_path / FILE)
+    first = keeping.add()
+    monkeypatch.setattr(turn_keeper, "encode_turn", encode_slowly)
+    name = ask(gateway.url, "openai-chat", "openai-chat/text").headers["x-request-id"]
+    ended(gateway, name)
+    assert keeping.keeper.add(gateway.inspector.watch.captures[name])
+    assert begun.wait(20)
+    assert keeping.keeper.delete_turns({name}, None) == {}
+    gate.set()
+    assert keeping.keeper.flush()
+    assert (keeping.store.holds(name), keeping.store.holds(first.id)) == (False, True)
+    keeping.keeper.close()

@@ -16,8 +16,9 @@ from penstock import events as ev
 from penstock._gateway.config import JournalTable
 from penstock._gateway.config_tables import InspectorTable
 from penstock._inspector import live_capture
-from penstock._inspector.turn_keeper import BATCH_BYTES, MAX_PAUSE, CpuUse, TurnKeeper, WorkPace
+from penstock._inspector.turn_keeper import BATCH_BYTES, TurnKeeper
 from penstock._inspector.turn_texts import read_answer_words
+from penstock._inspector.work_pace import MAX_PAUSE, CpuUse, WorkPace
 from penstock._store.kept_turns import FILE, KeptTurnRow, KeptTurnStore
 from penstock._store.kept_turns_index import JSON, WORDS, TextIndex, TextPiece, read_words
 from penstock._store.kept_turns_words import DATA_LENGTH, remove_data

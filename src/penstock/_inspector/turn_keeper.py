@@ -22,6 +22,7 @@ from penstock._inspector.api_router import encode_redacted
 from penstock._inspector.kept_turn import KeptTurn
 from penstock._inspector.request_pieces import join_request, split_request
 from penstock._inspector.turn_texts import read_redacted_answer
+from penstock._inspector.work_pace import CpuUse, WorkPace
 from penstock._redaction import MARK, redact_bytes
 from penstock._store.kept_turns import FILE_ERRORS, KeptTurnRow, KeptTurnStore
 from penstock._store.kept_turns_index import JSON, STORED, TextPiece
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
 
 MAX_WAITING = 500  # turns that wait to be written
 BATCH, BATCH_BYTES = 20, 4 * 2**20  # turns in a transaction; a larger turn has its own
-IDLE_SHARE, BUSY_SHARE = 0.2, 0.02  # of the time that the thread may use
-BUSY = 0.4  # of a core that the rest of the gateway uses: then it is busy
-MAX_PAUSE = 5.0  # seconds between two looks at how busy the gateway is
 CLOSE_TIMEOUT = 5.0  # seconds
 TRIM_INTERVAL = 60.0  # seconds between two looks for turns that are too old, and for reasons to write
 ERASE_INTERVAL = 1.0  # seconds between two attempts to erase deleted text that another reader holds
@@ -63,39 +61,6 @@ class KeepableTurn(Protocol):
     def secret(self) -> str: ...
 
     def to_kept(self) -> KeptTurn: ...
-
-
-class CpuUse:
-    """Measures how much of a core the other threads of this process use."""
-
-    def __init__(self) -> None:
-        self._last = self._read()
-
-    @staticmethod
-    def _read() -> tuple[float, float]:
-        return time.monotonic(), time.process_time() - time.thread_time()
-
-    def measure(self) -> float:
-        """Returns the share of a core since the last measurement."""
-        (then, used_then), (now, used_now) = self._last, self._read()
-        self._last = (now, used_now)
-        return (used_now - used_then) / max(now - then, 1e-6)
-
-
-class WorkPace:
-    """How long to pause after work, so that it takes its share of the time only."""
-
-    def __init__(self, others: CpuUse) -> None:
-        self.used: float = 0.0  # seconds of work without a pause yet
-        self._others = others
-
-    def next_pause(self) -> float:
-        """Returns the seconds to pause before the next look; 0 if there were pauses enough."""
-        share = BUSY_SHARE if self._others.measure() > BUSY else IDLE_SHARE
-        rest = 1 / share - 1
-        pause = min(self.used * rest, MAX_PAUSE)
-        self.used = self.used - pause / rest if pause == MAX_PAUSE else 0.0
-        return pause
 
 
 class TurnKeeper:
@@ -122,6 +87,7 @@ class TurnKeeper:
         self._secrets, self._on_forget = secrets, on_forget
         self._waiting: deque[KeepableTurn] = deque()
         self._condition = threading.Condition()
+        self._deleted: list[Callable[[KeepableTurn], bool]] = []  # which turns of the batch are deleted meanwhile
         self._busy = self._closing = self._flushing = self._erasing = False
         self._thread = threading.Thread(target=self._run, name="penstock-turn-keeper", daemon=True)
         self._thread.start()
@@ -184,7 +150,8 @@ class TurnKeeper:
             left = [turn for turn in self._waiting if not is_wanted(turn)]
             self._waiting.clear()
             self._waiting.extend(left)
-            self._condition.wait_for(lambda: not self._busy, CLOSE_TIMEOUT)  # the batch that is being written
+            if not self._condition.wait_for(lambda: not self._busy, CLOSE_TIMEOUT):
+                self._deleted.append(is_wanted)  # the batch that is being written may hold some
         store = self.find_store()
         if store is None and self._is_damaged and ids is None and tenant is None:
             self._replace_damaged()
@@ -215,6 +182,7 @@ class TurnKeeper:
         while True:
             with self._condition:
                 self._busy = self._erasing = False
+                self._deleted.clear()
                 self._condition.notify_all()
                 self._pause(pace)
                 interval = ERASE_INTERVAL if self.may_hold_deleted else TRIM_INTERVAL
@@ -299,6 +267,10 @@ class TurnKeeper:
         """Writes turns. Those that are done with are removed from `left`."""
         rows = self._encode_batch(batch, left)
         removed = store.write_turns([row for _, row in rows]) if rows else store.trim()
+        with self._condition:
+            late = [turn.id for turn, _ in rows if any(is_deleted(turn) for is_deleted in self._deleted)]
+        if late:
+            store.delete_turns(late)
         for turn, _ in rows:
             turn.on_disk = True
             left.pop(turn.id, None)
