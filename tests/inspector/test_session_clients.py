@@ -166,8 +166,9 @@ def test_a_response_that_names_the_one_before_is_in_its_session(running: Inspect
         if reply.status_code == 200:
             previous = {"previous_response_id": reply.json()["id"]}
     assert grouped(running) == {turns[0]: turns}
-    responses = running.inspector.sessions.reader._responses
-    assert all(response and turn in turns[:2] for (_, response), turn in responses.items()), "errors have no id"
+    (held,) = running.inspector.sessions.reader._known()
+    responses = held._responses
+    assert all(response and turn in turns[:2] for response, turn in responses.items()), "errors have no id"
     found = report(running, turns[0])
     assert [step["link"] for step in found["steps"]] == ["start", "continue", "continue", "retry"]
     assert [step["messages"] for step in found["steps"]] == [1, 3, 5, 5]
