@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 _START = "\\u00"
-_MOST_SLASHES = 15  # before `u`: a text may be JSON in a string of JSON
+_SLASHES = 15  # before `u`: a text may be JSON in a string of JSON
 _ESCAPE = lazy_pattern(r"\\u00(2[BbDdEeFf]|3[0-9Dd]|4[1-9A-Fa-f]|5[0-9AaFf]|6[1-9A-Fa-f]|7[0-9Aa])")
 
 
@@ -27,7 +27,7 @@ def find_unescaped(text: str, find: Callable[[str], Iterable[tuple[int, int]]]) 
     ends: list[int] = []  # of their escapes, in the text
     end = size = 0
     for found in _ESCAPE.finditer(text):
-        before = text[max(end, found.start() - _MOST_SLASHES) : found.start()]
+        before = text[max(end, found.start() - _SLASHES) : found.start()]
         start = found.start() - len(before) + len(before.rstrip("\\"))
         pieces += (text[end:start], chr(int(found[1], 16)))
         size += start - end
