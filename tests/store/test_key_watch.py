@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import keyring
 import pytest
 from keyring.backend import KeyringBackend
+from keyring.backends import fail
 
 from penstock._store import provider_keys
 from penstock._store.provider_keys import ProviderKeys, StoredKeyWatcher
@@ -41,10 +42,11 @@ class LockableKeyring(KeyringBackend):
 
 @pytest.fixture
 def ring() -> Iterator[LockableKeyring]:
-    before, made = keyring.get_keyring(), LockableKeyring()
+    """The keyring of this process. Afterwards it has none: `get_keyring` would choose any class that a test defines."""
+    made = LockableKeyring()
     keyring.set_keyring(made)
     yield made
-    keyring.set_keyring(before)
+    keyring.set_keyring(fail.Keyring())  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.slow
@@ -73,22 +75,19 @@ def test_a_change_of_the_index_that_fails_leaves_the_keyring_as_it_was(
 
 @pytest.mark.slow
 @pytest.mark.row("O1:terminal-keyring")
-def test_a_keyring_that_was_locked_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ring, before = LockableKeyring(), keyring.get_keyring()
+def test_a_keyring_that_was_locked_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ring: LockableKeyring
+) -> None:
     monkeypatch.setattr(provider_keys, "KEYRING_RETRY", 0.0)
     monkeypatch.setattr(provider_keys, "CHECK_INTERVAL", 0.0)
     env = {"PENSTOCK_DATA": str(tmp_path)}
-    keyring.set_keyring(ring)
-    try:
-        assert ProviderKeys.of(env).add("openai", "sk-stored-in-the-ring", origin="https://a.test")[1] == ""
-        ring.locked, watch = True, StoredKeyWatcher()
-        watch.refresh(env)
-        assert watch.keys == {}
-        ring.locked = False
-        watch.refresh(env)
-        for thread in [one for one in threading.enumerate() if one.name == "penstock-keys"]:
-            thread.join()
-        assert watch.keys == {"openai": "sk-stored-in-the-ring"}
-        assert watch.origins == {"openai": "https://a.test"}
-    finally:
-        keyring.set_keyring(before)
+    assert ProviderKeys.of(env).add("openai", "sk-stored-in-the-ring", origin="https://a.test")[1] == ""
+    ring.locked, watch = True, StoredKeyWatcher()
+    watch.refresh(env)
+    assert watch.keys == {}
+    ring.locked = False
+    watch.refresh(env)
+    for thread in [one for one in threading.enumerate() if one.name == "penstock-keys"]:
+        thread.join()
+    assert watch.keys == {"openai": "sk-stored-in-the-ring"}
+    assert watch.origins == {"openai": "https://a.test"}
