@@ -19,9 +19,7 @@ unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 ARGS ?=
 # The folders that hold Python now.
 PYTHONS = $(foreach d,src tests benchmarks examples fuzz tools,$(if $(shell find $(d) -name node_modules -prune -o -name '*.py' -print -quit 2>/dev/null),$(d)))
-# One more worker than processors: many tests wait, for a window, a server or a limit of time.
-TEST_WORKERS = $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
-# The fast tests hardly wait.
+# Two workers on two cores; anything but -n0 is too. A third one gains nothing: programs that tests start are busy, too.
 PYTEST = $(BIN)/python -m pytest -n auto --dist worksteal
 
 .PHONY: help
@@ -36,7 +34,7 @@ serve: .venv/.stamp-serve ## the server with its packaged streams: no key, no ne
 .PHONY: test
 test: ## everything: the checks, then every test
 	@$(MAKE) --jobs=2 check test-setup
-	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal -m "not exhaustive" $(ARGS)
+	$(PYTEST) -m "not exhaustive" $(ARGS)
 
 # What the tests need, one after the other: two installations of system packages would wait for each other.
 TEST_SETUP = .venv/.stamp-web .venv/.stamp-node .venv/.stamp-vscode build/standalone/.made .venv/.stamp-servers build/docs-env/.made
