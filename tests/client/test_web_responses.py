@@ -308,8 +308,7 @@ def test_a_middleware_sees_the_status_and_the_client_that_leaves(caplog: pytest.
             up.script(TEXT.delayed(20))
             with pytest.raises(httpx.ReadTimeout):
                 httpx.post(url + PATH, content=BODY, timeout=httpx.Timeout(5, read=0.3))
-            wait_until(lambda: len(statuses) == 3)
-            assert closed(up.requests[2])
+            wait_until(lambda: len(statuses) == 3 and closed(up.requests[2]))
             up.script(TEXT.slow(0.05))
             with httpx.stream("POST", url + PATH, content=BODY) as stream:
                 next(stream.iter_bytes())

@@ -152,7 +152,8 @@ def test_a_hung_stream_looks_hung(page: Page) -> None:
             page.set_viewport_size({"width": width, "height": 800})
             fits(row.locator(".col-state"), "999 kB · last byte 99 s ago")
         page.set_viewport_size({"width": 390, "height": 844})
-        expect(row.locator(".silence")).to_have_text(re.compile(r"^9\d s · [\d.]+ k?B · last byte 9\d s ago$"))
+        # The times are the gateway's again if the page has read a row of it meanwhile.
+        expect(row.locator(".silence")).to_have_text(re.compile(r"^\d+ s · [\d.]+ k?B · last byte \d+ s ago$"))
         fits(row.locator(".cut"), "1 min 39 s · 999 kB · last byte 99 s ago")
         gate.open.set()
         asking.join(20)

@@ -108,7 +108,7 @@ def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         file.change(lambda rows: {**rows, "one-more": LAB})
     assert len(file.read()) == MAX_CUSTOM_PROVIDERS
     monkeypatch.setattr(custom_providers, "MAX_CUSTOM_PROVIDERS", 3)
-    with pytest.raises(InputError, match="more than 3 servers"):
+    with pytest.raises(InputError, match="more than 3 custom providers"):
         file.read()
     monkeypatch.setattr(custom_providers, "MAX_FILE_BYTES", 200)
     file.path.unlink()

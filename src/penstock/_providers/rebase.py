@@ -8,7 +8,7 @@ from __future__ import annotations
 from penstock._lazy_patterns import lazy_pattern
 
 _ORIGIN = lazy_pattern(r"https?://[^/]*|\{[a-z_]+\}")  # a setting may hold the whole origin
-_VERSION = lazy_pattern(r"v[0-9]+[a-z0-9]*")
+_VERSION = lazy_pattern(r"v[0-9][a-z0-9]*+")
 
 
 def rebase_url(url: str, vendor: str, base_url: str) -> str:
