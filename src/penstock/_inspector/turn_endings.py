@@ -27,7 +27,7 @@ class LastAttempt(NamedTuple):
     sent: bool
 
     @property
-    def asked(self) -> bool:
+    def reached_provider(self) -> bool:
         """True if the request went to the provider."""
         return self.sent or self.status > 0 or self.engine not in _HTTP_ENGINES
 
@@ -38,7 +38,7 @@ def find_fault_party(fault: Fault | None, last: LastAttempt | None) -> FaultPart
         return ""
     if last is None or fault.code in OWN_CODES:
         return "gateway"
-    if not last.asked:
+    if not last.reached_provider:
         return "unsent"
     return "provider" if last.error else "gateway"
 
@@ -58,7 +58,7 @@ def explain_no_frames(fault: Fault | None, last: LastAttempt | None, *, finished
 def _explain_attempt(last: LastAttempt, *, left: bool) -> str:
     """Returns why the last attempt of a turn gave no frames. `left`: the client left."""
     name = f"provider {last.provider}"
-    if not last.asked:
+    if not last.reached_provider:
         return f"the gateway could not send it to the {name}"
     if last.status:
         return f"the {name} answered {last.status if last.status >= FIRST_ERROR_STATUS else 'with an error'}"
