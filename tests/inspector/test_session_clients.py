@@ -176,6 +176,24 @@ def test_a_response_that_names_the_one_before_is_in_its_session(running: Inspect
     assert [step["gap"]["kind"] for step in found["steps"][1:]] == ["user", "user", "client"]
 
 
+def test_two_runs_that_name_responses_and_say_the_same_are_two_sessions(running: Inspected) -> None:
+    """A turn belongs to the response that it names, although a turn of the other run has equal messages."""
+    runs: list[list[str]] = []
+    for _ in range(2):
+        turns: list[str] = []
+        previous: dict[str, str] = {}
+        for words in ("hi", "and again", "and once more"):
+            body = {"model": "responses/text", "input": words, **previous}
+            reply = post(f"{running.url}/v1/responses", json=body, headers={"user-agent": "OpenAI/Python 3.49.0"})
+            turns.append(reply.headers["x-request-id"])
+            ended(running, turns[-1])
+            previous = {"previous_response_id": reply.json()["id"]}
+        runs.append(turns)
+    assert grouped(running) == {turns[0]: turns for turns in runs}
+    for turns in runs:
+        assert links(running, turns[0]) == ["start", "continue", "continue"]
+
+
 def test_a_request_for_a_title_is_no_retry(running: Inspected) -> None:
     """An agent sends the first words with another system message too. That it fails does not make the turn a retry."""
     title, main = Chat(running, "anthropic", CLAUDE_CODE), Chat(running, "anthropic", CLAUDE_CODE)

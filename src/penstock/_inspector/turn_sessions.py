@@ -22,6 +22,7 @@ These cases are harder:
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from hashlib import blake2b
 from itertools import islice
 from typing import NamedTuple
@@ -102,7 +103,9 @@ class SessionIndex:
 
     def _match_previous_response(self, turn: SessionTurn, previous: SessionTurn) -> _Match:
         """The turn goes on from a turn that it names, or sends again what went on from there."""
-        again = self._match_same_request(turn, self._requests.get(turn.digest, EqualRequests()), has_answer=True)
+        equal = self._requests.get(turn.digest, EqualRequests()).newest()  # also of sessions with the same words
+        same = [one for one in equal if one.previous_response == turn.previous_response]
+        again = self._match_same_request(turn, same, has_answer=True)
         if again is not None:
             return again
         session, shared = self.sessions[previous.session], min(len(previous.messages), len(turn.messages))
@@ -121,7 +124,7 @@ class SessionIndex:
             prefix, has_answer = prefixes[shared - 1], shared > first_answer
             earlier, match = self._requests.get(prefix), None
             if earlier is not None and shared == len(prefixes):
-                match = self._match_same_request(turn, earlier, has_answer=has_answer)
+                match = self._match_same_request(turn, earlier.newest(), has_answer=has_answer)
                 if match is not None and match.link == "retry" and not match.previous.failed:
                     match = self._match_waiting(turn, prefixes, match.previous) or match
             elif earlier is not None and room > 0:
@@ -133,9 +136,11 @@ class SessionIndex:
                 return match
         return None
 
-    def _match_same_request(self, turn: SessionTurn, earlier: EqualRequests, *, has_answer: bool) -> _Match | None:
+    def _match_same_request(
+        self, turn: SessionTurn, earlier: Iterable[SessionTurn], *, has_answer: bool
+    ) -> _Match | None:
         """The same messages were sent before: a retry, if the client could know the end of the earlier turn."""
-        for one in earlier.newest():
+        for one in earlier:
             session = self.sessions[one.session]
             if session.is_busy_at(turn.time):
                 if has_answer:
