@@ -55,7 +55,8 @@ def left(running: Running, seen: ReceivedRequest) -> int:
     return int(row.http)
 
 
-def asked(running: Running, up: Upstream, before: int) -> ReceivedRequest:
+def wait_for_request(running: Running, up: Upstream, before: int) -> ReceivedRequest:
+    """Returns the next request that the upstream gets, after so many."""
     until(running, lambda: len(up.requests) > before)
     return up.requests[before]
 
@@ -68,7 +69,7 @@ def test_a_client_that_leaves_at_any_frame_ends_the_upstream(both: tuple[Running
         before = len(up.requests)
         up.script(Reply.of(upstream, SCRIPT).stall(after=place))
         with knock(running.url, "openai-chat", f"{upstream}/tools", stream=True) as rude:
-            seen = asked(running, up, before)
+            seen = wait_for_request(running, up, before)
             has_token = place > len(b"".join(encode_events(upstream, SCRIPT)[:3]))
             if has_token:
                 assert rude.recv(10)
@@ -84,7 +85,7 @@ def test_a_client_that_leaves_before_its_whole_answer(both: tuple[Running, Upstr
     before = len(up.requests)
     up.script(Reply.of("openai-chat", SCRIPT, stream=False).delayed(20))
     with knock(running.url, client, "openai-chat/text", stream=False):
-        seen = asked(running, up, before)
+        seen = wait_for_request(running, up, before)
     assert left(running, seen) == NOTHING_SENT
 
 
@@ -96,7 +97,7 @@ def test_a_client_that_leaves_while_asking_is_tried_again() -> None:
         router = services.upstream.router
         services.upstream.router = router.renewed(__import__("msgspec").structs.replace(router.config, retries=3))
         with knock(running.url, "openai-chat", "openai-chat/text", stream=True):
-            asked(running, up, 0)
+            wait_for_request(running, up, 0)
         until(running, lambda: settled(running) and services.limits.open == 0)
         assert len(up.requests) == 1
         assert running.rows()[0].http == NOTHING_SENT
@@ -116,7 +117,7 @@ def test_a_slow_reader_holds_the_upstream_back_and_nobody_else(client: str) -> N
     with gateway(big, serve=Serve(ping=0.05, write=0.5, pace=0.0)) as (running, up):
         with knock(running.url, client, "openai-chat/text", stream=True) as slow:
             slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            seen = asked(running, up, 0)
+            seen = wait_for_request(running, up, 0)
             assert slow.recv(100)
             assert ask(running.url, "openai-chat", "replay/text").status_code == 200
             until(running, lambda: seen.finished.is_set() or seen.disconnected.is_set() or settled(running))

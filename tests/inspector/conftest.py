@@ -66,16 +66,22 @@ def inspected(*replies: Any, env: Mapping[str, str] | None = None, at: str = "",
     with scripted(*(replies or (answer,))) as up:
         serve = more.pop("serve", Serve(pace=0.0))
         make = Inspector if more.pop("without_session", False) else OwnInspector
-        app: Any = make(App(config(at or up.url, serve=serve, **more), env=env or {}))
-        with Inspected(app) as running:
+        with run_inspector(make(App(config(at or up.url, serve=serve, **more), env=env or {}))) as running:
             running.up = up
-            try:
-                yield running
-            finally:
-                running.call(_stopped(running.inspector))
+            yield running
 
 
-async def _stopped(inspector: Inspector) -> None:
+@contextmanager
+def run_inspector(inspector: Any) -> Generator[Inspected]:
+    """Runs a gateway with its inspector before it, and stops it as the program does."""
+    with Inspected(inspector) as running:
+        try:
+            yield running
+        finally:
+            running.call(_stop(running.inspector))
+
+
+async def _stop(inspector: Inspector) -> None:
     inspector.stopping()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -21,7 +21,7 @@ from tests.gateway.test_admin_api import ROOT, SEER, bearer
 from tests.gateway.test_custom_providers import BAD, GOOD, add_keys, configured, lab
 from tests.inspector.appearances import THEMES
 from tests.inspector.axe import serious
-from tests.inspector.conftest import SHOTS, Inspected
+from tests.inspector.conftest import SHOTS, Inspected, run_inspector
 from tests.inspector.test_manage_view import drop_refusals, open_tab, row_of
 
 if TYPE_CHECKING:
@@ -38,16 +38,9 @@ def running(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path))
     if request.param:
         add_keys(tmp_path)
-    with scripted(lab) as up:
-        made: Any = Inspector(App(configured(tmp_path, up), env=LIVE))
-        with Inspected(made) as found:
-            found.up = up
-            yield found
-            found.call(_stop(made))
-
-
-async def _stop(inspector: Inspector) -> None:
-    inspector.stopping()
+    with scripted(lab) as up, run_inspector(Inspector(App(configured(tmp_path, up), env=LIVE))) as found:
+        found.up = up
+        yield found
 
 
 def shoot(page: Page, name: str) -> None:

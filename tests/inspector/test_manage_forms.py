@@ -26,7 +26,7 @@ from tests.gateway.gateway_thread import LIMIT, events
 from tests.gateway.test_admin_api import ROOT, SEER, USER, bearer
 from tests.gateway.test_custom_providers import add_keys, configured, lab
 from tests.inspector.axe import serious
-from tests.inspector.conftest import Inspected, inspected
+from tests.inspector.conftest import Inspected, inspected, run_inspector
 from tests.inspector.test_custom_provider_view import ask_model, fill
 from tests.inspector.test_manage_view import drop_refusals, open_tab, row_of
 
@@ -67,15 +67,11 @@ def running(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
         add_keys(tmp_path)
     with scripted(odd_server) as up:
         deep = Account(base_url=f"{up.url}/open/deep/v1")
-        made: Any = Inspector(App(replace(configured(tmp_path, up, deep=deep), stores=stores), env=LIVE))
-        with Inspected(made) as found:
+        with run_inspector(
+            Inspector(App(replace(configured(tmp_path, up, deep=deep), stores=stores), env=LIVE))
+        ) as found:
             found.up = up
             yield found
-            found.call(_stop(made))
-
-
-async def _stop(inspector: Inspector) -> None:
-    inspector.stopping()
 
 
 def ask(running: Inspected, path: str, method: str = "GET", **body: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -15,7 +15,7 @@ from tests.gateway.test_admin_api import ROOT, SEER, USER, bearer
 from tests.gateway.test_admin_providers import BAD, GOOD, managed_app
 from tests.inspector.appearances import THEMES
 from tests.inspector.axe import serious
-from tests.inspector.conftest import Inspected
+from tests.inspector.conftest import Inspected, run_inspector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,15 +33,8 @@ def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Inspect
     monkeypatch.delenv("GROQ_API_KEY", raising=False)
     file = tmp_path / "penstock.toml"
     file.write_text(TOML)
-    with managed_app(tmp_path, path=file) as app:
-        made: Any = Inspector(app)
-        with Inspected(made) as found:
-            yield found
-            found.call(_stop(made))
-
-
-async def _stop(inspector: Inspector) -> None:
-    inspector.stopping()
+    with managed_app(tmp_path, path=file) as app, run_inspector(Inspector(app)) as found:
+        yield found
 
 
 def open_tab(page: Page, running: Inspected, key: str, tab: str) -> None:
@@ -206,11 +199,8 @@ def test_a_user_does_not_get_in(page: Page, running: Inspected, problems: list[s
 def unkeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Inspected]:
     monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path))
     monkeypatch.delenv("GROQ_API_KEY", raising=False)
-    with managed_app(tmp_path, keyed=False) as app:
-        made: Any = Inspector(app)
-        with Inspected(made) as found:
-            yield found
-            found.call(_stop(made))
+    with managed_app(tmp_path, keyed=False) as app, run_inspector(Inspector(app)) as found:
+        yield found
 
 
 def ask(running: Inspected, method: str, path: str, token: str, **headers: str) -> int:

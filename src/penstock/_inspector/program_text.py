@@ -25,13 +25,18 @@ _WIDTH = 100  # characters of a list or an object that stays on one line
 _CHAT = (
     "model messages stream stream_options temperature top_p max_tokens max_completion_tokens stop seed n tools "
     "tool_choice parallel_tool_calls response_format reasoning_effort frequency_penalty presence_penalty "
-    "logprobs top_logprobs user metadata store service_tier"
+    "logprobs top_logprobs logit_bias user metadata store service_tier modalities audio prediction functions "
+    "function_call web_search_options verbosity prompt_cache_key safety_identifier"
 )
 _RESPONSES = (
     "model input instructions stream store temperature top_p max_output_tokens tools tool_choice "
-    "parallel_tool_calls text reasoning include previous_response_id metadata truncation service_tier user"
+    "parallel_tool_calls max_tool_calls text reasoning include previous_response_id conversation prompt metadata "
+    "truncation background service_tier stream_options top_logprobs user prompt_cache_key safety_identifier"
 )
-_COMPLETIONS = "model prompt suffix stream stream_options temperature top_p max_tokens stop seed n echo logprobs user"
+_COMPLETIONS = (
+    "model prompt suffix stream stream_options temperature top_p max_tokens stop seed n best_of echo logprobs "
+    "logit_bias frequency_penalty presence_penalty user"
+)
 _MESSAGES = "model max_tokens messages system stream stop_sequences tools tool_choice thinking metadata service_tier"
 PARAMETERS = {
     "openai-chat": tuple(_CHAT.split()),

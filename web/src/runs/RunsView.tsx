@@ -47,7 +47,7 @@ function SessionList() {
 function Empty() {
   return (
     <div class="notice">
-      <h2>No sessions yet</h2>
+      <h2>No sessions</h2>
       <p>
         Point an agent or a chat client at this gateway: its turns are grouped here by their conversation. Only turns
         whose requests are kept can be grouped.
