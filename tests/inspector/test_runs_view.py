@@ -196,7 +196,7 @@ def test_a_stall_of_a_running_turn_is_shown_while_it_lasts(page: Page, monkeypat
 def test_new_turns_appear(page: Page) -> None:
     with inspected(plays_agent) as running:
         page.goto(f"{running.url}/#/runs")
-        expect(page.get_by_role("heading", name="No sessions yet")).to_be_visible()
+        expect(page.get_by_role("heading", name="No sessions")).to_be_visible()
         agent = Agent(running, LONG)
         agent.step()
         rows = page.get_by_role("table", name="Sessions").get_by_role("row")
@@ -215,7 +215,7 @@ def test_a_key_sees_its_own_sessions(page: Page, problems: list[str]) -> None:
         ended(running, other[-1])
         page.goto(f"{running.url}/#key={FIRST}")
         page.goto(f"{running.url}/#/runs")
-        expect(page.get_by_role("heading", name="No sessions yet")).to_be_visible()
+        expect(page.get_by_role("heading", name="No sessions")).to_be_visible()
         page.goto(f"{running.url}/#/runs/{other[0]}")
         expect(page.get_by_role("heading", name="This session cannot be shown")).to_be_visible()
         problems[:] = [one for one in problems if "404" not in one]
