@@ -15,7 +15,7 @@ from penstock._inspector import file_inspector, tenant_limits, turn_list, turn_r
 from penstock._inspector.tenant_limits import StreamLimits, TenantWorkerSlots, current_tenant
 from tests.gateway.client_requests import ask, get
 from tests.inspector.conftest import inspected
-from tests.inspector.event_feed import Reader, bearer, watching
+from tests.inspector.event_feed import LIMIT, Reader, bearer, watching
 
 ANNA, BEN = "pk-penstock-anna0123456789", "pk-penstock-ben00123456789"
 KEYS = {name: Key(hash=hash_key(key), inspect="own") for name, key in (("anna", ANNA), ("ben", BEN))}
@@ -93,10 +93,12 @@ def test_a_key_that_watches_much_leaves_feeds_to_others(monkeypatch: pytest.Monk
 def test_work_is_done_for_the_tenant_of_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also that of a stream after its first event."""
     tenants: list[str | None] = []
+    begun = threading.Semaphore(0)
     run = TenantWorkerSlots._run_in_room
 
     async def record(slots: TenantWorkerSlots, room: asyncio.Semaphore, *work: Any) -> Any:
         tenants.append(current_tenant.get())
+        begun.release()
         return await run(slots, room, *work)
 
     monkeypatch.setattr(TenantWorkerSlots, "_run_in_room", record)
@@ -107,7 +109,7 @@ def test_work_is_done_for_the_tenant_of_the_request(monkeypatch: pytest.MonkeyPa
             reader.until(lambda: reader.named("turns"))
             headers = bearer(BEN)
             ask(gateway.url, "anthropic", "replay/text", headers=headers)
-            reader.until(lambda: len(tenants) > 3)
+            assert all(begun.acquire(timeout=LIMIT) for _ in range(4))
         assert set(tenants[2:]) == {"ben"}
 
 
