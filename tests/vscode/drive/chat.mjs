@@ -152,7 +152,16 @@ function STEPS() {
       await page.keyboard.press("Control+Escape");
       await page.waitForSelector(".interactive-response.chat-response-loading", { state: "detached", timeout: LIMIT });
     },
-    /** Load the window anew. The editor keeps its chats with some delay: a person is slower. */
+    /** Wait until the chats that the editor has stored contain words so many times: it stores them with some delay. */
+    stored: async ([words, times]) => {
+      let most = 0;
+      for (const until = Date.now() + LIMIT; Date.now() < until; await page.waitForTimeout(100)) {
+        most = Math.max(0, ...storedChats().map((text) => text.split(words).length - 1));
+        if (most >= times) return;
+      }
+      throw new Error(`${words} is stored ${most} times`);
+    },
+    /** Load the window anew. The editor keeps with some delay what it showed: a person is slower. */
     reload: async () => {
       await page.waitForTimeout(4000);
       await page.reload();
@@ -285,6 +294,14 @@ async function effort(level) {
   await page.locator(".chat-input-toolbars >> text=Thinking Effort").first().click();
   await page.locator(`.monaco-list-row.action:has-text('${level}')`).first().click({ timeout: LIMIT });
   await page.keyboard.press("Escape");
+}
+
+/** The files of the editor's chats. */
+function storedChats() {
+  const root = path.join(code.data, "User", "workspaceStorage");
+  const files = fs.existsSync(root) ? fs.readdirSync(root, { recursive: true }) : [];
+  const chats = files.filter((name) => name.includes("chatSessions") && name.endsWith(".jsonl"));
+  return chats.map((name) => fs.readFileSync(path.join(root, name), "utf8"));
 }
 
 function visible(locator) {
