@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-SMALL, LARGE = 2_000, 8_000  # characters that tell whether an input is worth a closer look
+SMALL, LARGE = 1_000, 4_000  # characters that tell whether an input is worth a closer look
 STEEP = 6.0  # times that four times the text may take; squared, it is sixteen
 BRIEF = 5e-5  # seconds that are too short to compare
 FOUND = collect()

@@ -1,4 +1,7 @@
-"""The machine's own Chromium, driven by Playwright."""
+"""The machine's own Chromium, driven by Playwright.
+
+Its headless shell is preferred, as by Playwright itself: the same engine without windows opens a page in half the time.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 LIMIT = 30_000  # milliseconds that a step in the browser may take
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+MISSING = "Chromium is missing (Debian: apt-get install chromium-headless-shell; Ubuntu: apt-get install chromium)"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--font-render-hinting=none"]
 
 
@@ -26,7 +30,7 @@ def chromium(limit: int = LIMIT) -> Generator[Browser]:
     expect.set_options(timeout=limit)
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:
-        pytest.skip("Chromium is missing (apt-get install chromium)")
+        pytest.skip(MISSING)
     with sync_playwright() as playwright:
         made = playwright.chromium.launch(executable_path=found, headless=True, args=FLAGS, timeout=120_000)
         try:

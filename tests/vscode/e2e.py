@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
+from tests.support.browser import BROWSERS, MISSING
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -52,8 +54,8 @@ def need_editor() -> None:
     need_packages()
     if not (HERE / "node_modules/code-server").is_dir():
         pytest.skip("code-server is missing (make test installs it)")
-    if not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))):
-        pytest.skip("Chromium is missing (apt-get install chromium)")
+    if not any(map(shutil.which, BROWSERS)):
+        pytest.skip(MISSING)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "build/site"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 PAGES = ("index.html", "client.html", "api/events.html", "configuration.html")
 SIZES = {"desktop": (1400, 900), "phone": (390, 844)}
 

@@ -9,7 +9,10 @@ import { chromium } from "playwright-core";
 
 const HERE = path.dirname(fileURLToPath(import.meta.url));
 export const SERVER = path.join(HERE, "..", "node_modules", "code-server");
-const BROWSERS = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+// The headless shell first: the same engine without windows, at half the cost.
+const BROWSERS = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"].map(
+  (name) => `/usr/bin/${name}`,
+);
 const FLAGS = [
   "--no-sandbox",
   "--disable-gpu",
