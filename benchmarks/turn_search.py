@@ -6,7 +6,7 @@ the whole process, which a busy machine changes little.
 
 `python -m benchmarks.turn_search --kept`: a file of kept turns has the texts of the same 100,000 turns. Searches look
 through both, and must find the turns that were written; exit 1 if the median of one of them is above the limit, warm
-or right after a new turn.
+or right after a new turn. `--postgres`: the same with the journal in PostgreSQL, which is started for it.
 """
 
 from __future__ import annotations
@@ -17,20 +17,27 @@ import statistics
 import sys
 import tempfile
 import time
-from contextlib import closing
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httpx
 from msgspec.structs import replace
 
 from benchmarks.kept_search import BATCH, SESSION, make_turns
 from benchmarks.timing import Section, table
-from penstock._gateway.config import JournalTable
+from penstock._gateway.config import JournalTable, StoresTable
 from penstock._gateway.config_tables import InspectorTable
+from penstock._store.journal import JournalStore
 from penstock._store.kept_turns import FILE, KeptTurnStore
+from penstock._store.postgres import PostgresDatabase
+from penstock._store.postgres_stores import PostgresJournal
 from tests.inspector.conftest import inspected
 from tests.inspector.journal_history import seed
+from tests.support.servers import PostgresServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 TURNS = 100_000
 TRIES = 7
@@ -125,7 +132,28 @@ def seed_kept(folder: Path, turns: int) -> list[KeptSearch]:
     ]
 
 
-def report_kept(turns: int = TURNS, tries: int = KEPT_TRIES) -> Section:
+@contextmanager
+def postgres_with(journal: Path, turns: int) -> Iterator[str]:
+    """The URL of a PostgreSQL server that has the turns of a journal file."""
+    server = PostgresServer()
+    try:
+        server.start()
+        with closing(PostgresDatabase(server.url)) as database:
+            age = KEPT.days * 86_400.0
+            copy = PostgresJournal(database, time.time, age=age, size=2**30)
+            with closing(JournalStore(journal, time.time, age=age, size=2**30)) as source:
+                rows = [row for _, row in reversed(source.turns(limit=turns))]
+            for place in range(0, turns, BATCH):
+                for row in rows[place : place + BATCH]:
+                    copy.add(row)
+                copy.flush()
+            assert copy.total().turns == turns
+        yield server.url
+    finally:
+        server.close()
+
+
+def report_kept(turns: int = TURNS, tries: int = KEPT_TRIES, *, postgres: bool = False) -> Section:
     """The figures of searches that look through kept texts too, and the limits that are broken."""
     rows: list[list[str]] = []
     broken: list[str] = []
@@ -133,9 +161,12 @@ def report_kept(turns: int = TURNS, tries: int = KEPT_TRIES) -> Section:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         searches = seed_kept(folder, turns)
-        journal = JournalTable(path=str(folder / "journal.sqlite"))
+        file = folder / "journal.sqlite"
         with (
-            inspected(journal=journal, inspector=KEPT, data=folder) as running,
+            postgres_with(file, turns) if postgres else nullcontext("") as url,
+            inspected(
+                journal=JournalTable(path=str(file)), stores=StoresTable(postgres=url), inspector=KEPT, data=folder
+            ) as running,
             httpx.Client(base_url=running.url, trust_env=False, timeout=60) as client,
             closing(open_kept(folder)) as store,
         ):
@@ -156,10 +187,12 @@ def report_kept(turns: int = TURNS, tries: int = KEPT_TRIES) -> Section:
                 if max(figures[0], figures[2]) > LIMIT:
                     broken.append(f"{search.name}: {figures[0]:.0f} and {figures[2]:.0f} ms, at most {LIMIT}")
     head = ["search", "ms, median", "longest", "after a new turn, median", "longest", "found"]
+    where, option = ("in PostgreSQL", " --postgres") if postgres else ("(SQLite)", "")
     text = f"""## Searches of the inspector's list in kept texts
 
-{turns:,} turns in the journal and in the file of kept turns, by HTTP, pages of {PAGE} rows, warm, {tries} of each. The
-limit of each median is {LIMIT} ms, also right after a new turn. `python -m benchmarks.turn_search --kept`.
+{turns:,} turns in the journal {where} and in the file of kept turns, by HTTP, pages of {PAGE} rows, warm, {tries} of
+each. The limit of each median is {LIMIT} ms, also right after a new turn.
+`python -m benchmarks.turn_search --kept{option}`.
 
 {table(head, rows)}"""
     return Section(text, broken)
@@ -178,7 +211,11 @@ def _time_page(client: httpx.Client, values: dict[str, str], expected: list[str]
 def main() -> int:
     options = argparse.ArgumentParser(prog="python -m benchmarks.turn_search", description=__doc__)
     options.add_argument("--kept", action="store_true", help="search in kept texts too")
-    section = report_kept() if options.parse_args().kept else report()
+    options.add_argument("--postgres", action="store_true", help="with --kept: the journal is in PostgreSQL")
+    given = options.parse_args()
+    if given.postgres and not given.kept:
+        options.error("--postgres needs --kept")
+    section = report_kept(postgres=given.postgres) if given.kept else report()
     print(section.text)
     for limit in section.broken:
         print(f"\nLimit broken: {limit}.", file=sys.stderr)
