@@ -37,7 +37,8 @@ packages() { DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-
 if ! has chromium-headless-shell && [ "$(id -u)" = 0 ] && has apt-get; then
   say "installing Chromium's headless shell"
   apt-get update -qq
-  packages chromium-headless-shell fonts-dejavu-core || { say "it cannot be had: installing chromium"; packages chromium fonts-dejavu-core; }
+  packages chromium-headless-shell fonts-dejavu-core || has chromium || has google-chrome ||
+    { say "there is none: installing chromium" && packages chromium fonts-dejavu-core; }
 fi
 has chromium-headless-shell || has chromium || has google-chrome ||
   die "Chromium is missing (Debian: apt-get install chromium-headless-shell; Ubuntu: apt-get install chromium)"
