@@ -22,15 +22,17 @@ These cases are harder:
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
 from hashlib import blake2b
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock._inspector.equal_requests import MAX_COMPARED_TURNS, EqualRequests
 from penstock._inspector.session_compaction import MIN_DISTINCT_CHARACTERS, find_compacted, is_compacted
 from penstock._inspector.session_digests import MessageDigest
 from penstock._inspector.session_turns import SessionScope, SessionTurn, TurnLink, TurnSession
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 MAX_SESSIONS = 1_000  # the ones that were extended least recently are forgotten first
 MAX_GROUPED_TURNS = 5_000  # of all sessions
