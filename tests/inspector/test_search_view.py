@@ -136,8 +136,22 @@ def test_an_error_is_shown_at_its_place(streams: Page) -> None:
     expect(alert.locator("mark")).to_have_text("stat")
     expect(search(streams)).to_have_attribute("aria-invalid", "true")
     assert serious(streams) == []
+    search(streams).fill("😀 stat:fault")
+    expect(alert.locator("mark")).to_have_text("stat")
     search(streams).fill("model:gpt state:fault")
     expect(alert).to_have_count(0)
+
+
+@pytest.mark.row("V1")
+def test_completion_after_an_emoji(streams: Page) -> None:
+    box = search(streams)
+    box.press_sequentially("😀 provi")
+    expect(streams.get_by_role("option").first).to_contain_text("provider:")
+    box.press("Tab")
+    expect(box).to_have_value("😀 provider:")
+    box.press_sequentially("gemi")
+    box.press("Tab")
+    expect(box).to_have_value("😀 provider:gemini ")
 
 
 @pytest.mark.row("V1")

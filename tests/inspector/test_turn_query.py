@@ -49,6 +49,17 @@ def matches(query: str, running: str = "", **more: Any) -> bool:
         ("model:opus", {"asked": "opus"}),
         ("model=anthropic/opus", {"provider": "anthropic", "model": "opus"}),
         ("model=opus", {"provider": "anthropic", "model": "opus"}),
+        ('client:curl,"claude-cli/1.0 (external, cli)"', {"agent": "claude-cli/1.0 (external, cli)"}),
+        ('model:"gpt 4",opus', {"model": "opus-4"}),
+        ('model:"gpt 4",opus', {"model": "gpt 4"}),
+        ('key="",anna', {}),
+        ('key="",anna', {"key": "anna"}),
+        ('state:length,"fault"', {"status": "fault"}),
+        ("key=Änne", {"key": "Änne"}),
+        ("key=änne", {"key": "Änne"}),
+        ("key:ÄN", {"key": "Änne"}),
+        ("tool=жил", {"tools": "read\nЖил"}),
+        ("model=Ж/Жил", {"provider": "ж", "model": "жил"}),
         ("model=quick", {"asked": "quick"}),
         ('model=""', {}),
         ("state:fault", {"status": "fault"}),
@@ -168,6 +179,9 @@ def test_all_states_are_explained_in_completion() -> None:
         ("input>=many", 7, 4, "expected a number, such as 200, 10k or 1.5M"),
         ("since:soon", 6, 4, "expected a span, such as 15m, 1h or 7d"),
         ("state:odd", 6, 3, "expected one of running, waiting"),
+        ("state:fault,odd", 12, 3, "expected one of running, waiting"),
+        ('model:a,"b c', 8, 4, 'add a " at the end'),
+        ('model:a,""', 0, 10, "model needs a value"),
         ("has:nothing", 4, 7, "expected one of notes, tools"),
         ("model>3", 0, 7, "write model:3"),
         ('a "b c', 2, 4, 'add a " at the end'),
@@ -198,6 +212,7 @@ def test_an_error_says_where_and_how_to_fix_it(query: str, position: int, length
         ("NOT dogs", 0, 3, "To leave out requests with a word, write - before it."),
         ("do*", 0, 3, "prompts and answers are searched for whole words"),
         ("model:gpt*", 0, 10, "model:gpt finds a part of a name"),
+        ('model:"a*",gpt*', 0, 15, "model:gpt finds a part of a name"),
         ("cats ???", 5, 3, "has no letter and no digit"),
         ('":"', 0, 3, "has no letter and no digit"),
         ("model!=gpt", 0, 10, "-model:opus for all others"),
@@ -267,7 +282,9 @@ def read_error(text: str) -> QueryError | None:
 
 # ── SQL and the test of one turn ──────────────────────────────────────────────────────────────────
 
-WORDS = st.sampled_from(["", "opus", "o", "Opus-4", "100%", "a_b", "x\\y", "up", "curl/8", "it's", "50", "日本"])
+WORDS = st.sampled_from(
+    ["", "opus", "o", "Opus-4", "100%", "a_b", "x\\y", "up", "curl/8", "it's", "50", "日本", "Änne", "än", "ЖИЛ"]
+)
 ENTRIES = st.builds(
     turn,
     time=st.integers(0, 10_000).map(lambda ago: NOW - ago),

@@ -236,6 +236,8 @@ def test_fields_and_values_are_completed(stage: Inspected) -> None:
     assert models["error"] is None
     states = completed(stage, "state:fault,refu")
     assert (states["start"], [option["text"] for option in states["options"]]) == (12, ["refused", "refusal"])
+    quoted = completed(stage, 'state:"a b","faul')
+    assert (quoted["start"], [option["text"] for option in quoted["options"]]) == (12, ["fault"])
     tools = completed(stage, "tool:")
     assert tools["options"]
     assert tools["error"]["message"] == "tool needs a value, for example tool:bash"

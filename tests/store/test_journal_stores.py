@@ -218,7 +218,7 @@ def test_queries_mean_the_same_in_every_database(open_journal: OpenJournal) -> N
             "asked": "x",
         },
         {"finish": "length", "tools": "read\nBash", "cost": 0.5, "tenant": "b", "notes": 2, "malformed": 1},
-        {"finish": "stop", "cost": 0.05, "ttft": 2.5, "tries": 3, "tenant": "b"},
+        {"finish": "stop", "cost": 0.05, "ttft": 2.5, "tries": 3, "tenant": "b", "key": "Änne", "tools": "Жил"},
     ]
     rows = fill(open_journal(), [row(time=NOW + n, request_id=f"r{n}", **one) for n, one in enumerate(facts)])
     history = JournalHistory(rows)
@@ -226,6 +226,7 @@ def test_queries_mean_the_same_in_every_database(open_journal: OpenJournal) -> N
         "": "210", "client:curl": "0", "state:broken": "0", "state:warning": "1", "state:finish": "2", "-state:finish": "10",
         "tool:bash": "1", "tool=BASH": "1", "-tool=bash": "20", "cost>0.1": "1", "-cost>0.1": "20", "-has:cost": "0",
         "ttft>2": "2", "http:429": "0", "http:429,200": "0", "has:notes": "1", "has:retries": "2", "kept": "21",
+        "key=änne": "2", "key:ÄN": "2", "-key=Änne": "10", "tool=жил": "2", "änne": "2",
         "-kept": "0", "state:running": "", 'model="openai/m"': "21", "since:1h until:2100-01-01": "210", "id:r1": "1",
     }.items():  # fmt: skip
         wanted = [f"r{n}" for n in ids]
@@ -240,7 +241,7 @@ def test_queries_mean_the_same_in_every_database(open_journal: OpenJournal) -> N
     assert search(history, "", after=history.last_id() - 1) == ["r2"]
     counts = history.count(SqlCondition(), tenant=None, upto=history.last_id())
     assert counts.states == {"finish": 1, "warning": 1, "fault": 0, "cancelled": 0, "refused": 1}
-    assert history.values_of(["tools"], None) == {"read": 1, "Bash": 1}
+    assert history.values_of(["tools"], None) == {"read": 1, "Bash": 1, "Жил": 1}
     assert history.values_of(["client", "agent"], "b").keys().isdisjoint({"Curl/8"})
 
 

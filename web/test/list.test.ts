@@ -87,6 +87,8 @@ test("an option replaces what was typed", () => {
   assert.deepEqual(taken, { text: "ok model: rest", at: 9 });
   const value = applyOption("model:o", { ...completion, start: 6, end: 7 }, { text: "opus", about: "" });
   assert.deepEqual(value, { text: "model:opus ", at: 11 });
+  const after = applyOption("\u{1F600} mod x", { ...completion, start: 2, end: 5 }, { text: "model:", about: "" });
+  assert.deepEqual(after, { text: "\u{1F600} model: x", at: 9 });
 });
 
 test("settings of columns are checked when they are read", () => {

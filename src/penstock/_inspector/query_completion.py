@@ -110,8 +110,8 @@ def _with_operator(name: str) -> str:
 def _complete_value(
     text: str, at: int, part: QueryPart, values_of: Callable[[Sequence[str]], Mapping[str, int]]
 ) -> Completion:
-    start = part.value_at if part.quoted else max(part.value_at, text.rfind(",", part.value_at, at) + 1)
-    typed = text[start:at].strip('"').lower()
+    value = next(value for value in part.values if at <= value.start + value.length)
+    typed = text[value.start : at].strip('"').lower()
     field = QUERY_FIELDS[part.field]
     known = {"state": STATE_HELP, "has": HAS_HELP, "since": SPANS, "until": SPANS}.get(part.field)
     if known is not None:
@@ -123,11 +123,7 @@ def _complete_value(
         counts = values_of(columns)
         found = sorted((name for name in counts if typed in name.lower()), key=lambda name: (-counts[name], name))
         options = [CompletionOption(_quote(name), f"{counts[name]:,}") for name in found[:MAX_OPTIONS]]
-    return Completion(start, part.start + part.length if part.quoted else _value_end(text, at), options)
-
-
-def _value_end(text: str, at: int) -> int:
-    return next((place for place in range(at, len(text)) if text[place].isspace() or text[place] == ","), len(text))
+    return Completion(value.start, value.start + value.length, options)
 
 
 def _quote(value: str) -> str:

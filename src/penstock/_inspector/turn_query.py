@@ -94,18 +94,36 @@ def parse_query(text: str, now: float) -> TurnQuery:
     return TurnQuery(tuple(terms))
 
 
+class QueryValue(NamedTuple):
+    """A value of a term as it is written. `text` is without quotes; `start` and `length` are with them."""
+
+    text: str
+    start: int
+    length: int
+    quoted: bool = False
+    closed: bool = True
+
+
 class QueryPart(NamedTuple):
-    """A term as it is written. `value` is without quotes; `value_at` is where it begins."""
+    """A term as it is written. Only a field has several values. `value_at` is where they begin."""
 
     start: int
     length: int
     excluded: bool
     field: str
     operator: str
-    value: str
     value_at: int
-    quoted: bool = False
-    closed: bool = True
+    values: tuple[QueryValue, ...]
+
+    @property
+    def value(self) -> str:
+        """The first value. Words have no other."""
+        return self.values[0].text
+
+    @property
+    def quoted(self) -> bool:
+        """True if the first value is quoted."""
+        return self.values[0].quoted
 
 
 def split_query(text: str) -> list[QueryPart]:
@@ -132,49 +150,45 @@ def _split_part(text: str, start: int) -> QueryPart:
     operator = next((one for one in _OPERATORS if text.startswith(one, at)), "") if at > name_at else ""
     field = text[name_at:at].lower() if operator else ""
     value_at = at + len(operator) if operator else name_at
-    if text.startswith('"', value_at):
-        end = text.find('"', value_at + 1)
-        closed, end = end >= 0, len(text) if end < 0 else end
-        stop = end + closed
-        return QueryPart(
-            start,
-            stop - start,
-            excluded,
-            field,
-            operator,
-            text[value_at + 1 : end],
-            value_at,
-            quoted=True,
-            closed=closed,
-        )
-    end = value_at
-    while end < len(text) and not text[end].isspace():
+    values = [_split_value(text, value_at, is_list=bool(operator))]
+    while operator and values[-1].closed and text.startswith(",", end := values[-1].start + values[-1].length):
+        values.append(_split_value(text, end + 1, is_list=True))
+    length = values[-1].start + values[-1].length - start
+    return QueryPart(start, length, excluded, field, operator, value_at, tuple(values))
+
+
+def _split_value(text: str, start: int, *, is_list: bool) -> QueryValue:
+    if text.startswith('"', start):
+        end = text.find('"', start + 1)
+        if end < 0:
+            return QueryValue(text[start + 1 :], start, len(text) - start, quoted=True, closed=False)
+        return QueryValue(text[start + 1 : end], start, end + 1 - start, quoted=True)
+    end = start
+    while end < len(text) and not text[end].isspace() and not (is_list and text[end] == ","):
         end += 1
-    return QueryPart(start, end - start, excluded, field, operator, text[value_at:end], value_at)
+    return QueryValue(text[start:end], start, end - start)
 
 
 def _read_term(part: QueryPart, now: float) -> QueryTerm:
-    if not part.closed:
-        raise QueryError('the quote is not closed: add a " at the end', part.value_at, len(part.value) + 1)
+    if not part.values[-1].closed:
+        raise QueryError('the quote is not closed: add a " at the end', part.values[-1].start, part.values[-1].length)
     if not part.operator:
         return _read_phrase(part)
     field = QUERY_FIELDS.get(part.field)
     at = part.start + part.excluded
     if field is None:
         raise QueryError(_describe_unknown(part.field), at, len(part.field))
-    example = f"{part.field}:{field.example}"
-    if not part.value and not (part.quoted and part.operator == "="):
-        raise QueryError(f"{part.field} needs a value, for example {example}", at, part.length - part.excluded)
-    ordered = part.operator not in {":", "="}
-    if ordered and field.convert is None:
+    given = [value for value in part.values if value.text or value.quoted]
+    if not given or (part.operator != "=" and not all(value.text for value in given)):
+        example = f"{part.field}:{field.example}"
+        message = f"{part.field} needs a value, for example {example}"
+        raise QueryError(message, at, part.length - part.excluded)
+    if part.operator not in {":", "="} and field.convert is None:
         message = f"{part.field} is not a number: write {part.field}:{part.value}"
         raise QueryError(message, at, part.length - part.excluded)
-    values = (part.value,) if part.quoted else tuple(filter(None, part.value.split(",")))
-    if not values:
-        raise QueryError(f"{part.field} needs a value, for example {example}", at, part.length - part.excluded)
-    if part.field in {"state", "has"}:
-        values = tuple(_read_word(part, value) for value in values)
-    numbers = tuple(_read_number(part, field, value, now) for value in values)
+    has_words = part.field in {"state", "has"}
+    values = tuple(_read_word(part.field, value) if has_words else value.text for value in given)
+    numbers = (_read_number(part.field, field, value, now) for value in given)
     known = tuple(number for number in numbers if number is not None)
     make = TERM_TYPES.get(part.field, NameTerm)
     return make(values, part.excluded, part.field, part.operator, known)
@@ -208,22 +222,21 @@ def _check_signs(part: QueryPart) -> None:
         raise QueryError(f"write {fix}; to search for the sign, put it in quotes", part.start, part.length)
 
 
-def _read_word(part: QueryPart, value: str) -> str:
-    known = (*STATE_VALUES, *SHOWN_STATES) if part.field == "state" else tuple(HAS_VALUES)
+def _read_word(field: str, value: QueryValue) -> str:
+    known = (*STATE_VALUES, *SHOWN_STATES) if field == "state" else tuple(HAS_VALUES)
     aliases = {"finished": "finish", "open": "waiting", "error": "broken", "warnings": "warning"}
-    word = value.lower()
-    word = aliases.get(word, word) if part.field == "state" else word
+    word = value.text.lower()
+    word = aliases.get(word, word) if field == "state" else word
     if word not in known:
-        message = f"{part.field}: expected one of {', '.join(known)}; found {value[:40]!r}"
-        raise QueryError(message, part.value_at, max(part.length - (part.value_at - part.start), 1))
+        message = f"{field}: expected one of {', '.join(known)}; found {value.text[:40]!r}"
+        raise QueryError(message, value.start, value.length)
     return word
 
 
-def _read_number(part: QueryPart, field: QueryField, value: str, now: float) -> float | None:
+def _read_number(name: str, field: QueryField, value: QueryValue, now: float) -> float | None:
     try:
-        if part.field in {"since", "until"}:
-            return parse_moment(value, now)
-        return field.convert(value) if field.convert is not None else None
+        if name in {"since", "until"}:
+            return parse_moment(value.text, now)
+        return field.convert(value.text) if field.convert is not None else None
     except ValueError as error:
-        length = max(part.length - (part.value_at - part.start), 1)
-        raise QueryError(f"{part.field}: {error}", part.value_at, length) from None
+        raise QueryError(f"{name}: {error}", value.start, value.length) from None

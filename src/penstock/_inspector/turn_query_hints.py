@@ -62,9 +62,10 @@ def _hint(part: QueryPart, text: str, count: int) -> str:
 
 
 def _field_hint(part: QueryPart, written: str) -> str:
-    if part.quoted or "*" not in part.value:
+    value = next((value.text for value in part.values if not value.quoted and "*" in value.text), "")
+    if not value:
         return ""
-    rest = part.value.replace("*", "")
+    rest = value.replace("*", "")
     fix = f" Without it, {part.field}:{rest[:_SHOWN]} finds a part of a name." if rest else ""
     return f"The * in {written} is searched as it is: it is not a wildcard.{fix}"
 

@@ -14,7 +14,7 @@ from penstock._store.journal_queries import MODEL_NAME, SqlCondition, escape_lik
 from penstock._store.turn_states import SHOWN_STATES, TURN_STATES, join_names, shown_state, turn_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from penstock._store.journal import JournalEntry
 
@@ -194,17 +194,19 @@ class NameTerm(QueryTerm, frozen=True):
     """`model:opus` finds a part of a name, `model=anthropic/claude-opus-4-5` the whole name."""
 
     def _value_sql(self, place: int, found: FoundTurns, among: IdCondition) -> SqlCondition:
-        value, columns = self.values[place], QUERY_FIELDS[self.field].columns
+        value, columns = self.values[place].lower(), QUERY_FIELDS[self.field].columns
         if self.operator != "=":
-            where = " OR ".join(f"{column} LIKE ? ESCAPE '\\'" for column in columns)
-            return SqlCondition(f"({where})", (contains_pattern(value),) * len(columns))
+            return _any_of(
+                [_lower_letters(column, value, "{} LIKE ? ESCAPE '\\'", contains_pattern(value)) for column in columns]
+            )
         if self.field == "model":
-            return SqlCondition(f"(lower({MODEL_NAME}) = ? OR lower(model) = ?)", (value.lower(),) * 2)
+            return _any_of([_lower_letters(column, value, "lower({}) = ?", value) for column in (MODEL_NAME, "model")])
         if self.field == "tool":
             return _line_sql("tools", value)
-        equal = [f"lower(coalesce({column}, '')) = ?" for column in columns]
-        where = (" OR " if value else " AND ").join(equal)  # without a name: no column has one
-        return SqlCondition(f"({where})", (value.lower(),) * len(columns))
+        equal = [_lower_letters(f"coalesce({column}, '')", value, "lower({}) = ?", value) for column in columns]
+        if value:
+            return _any_of(equal)
+        return SqlCondition(f"({' AND '.join(one.where for one in equal)})", ("",) * len(equal))  # no column has a name
 
     def _value_matches(self, place: int, turn: JournalEntry, running: str, found: FoundTurns) -> bool:
         value = self.values[place].lower()
@@ -234,8 +236,24 @@ def _line_sql(column: str, value: str) -> SqlCondition:
     """Returns the condition that a column, whose lines are names, holds this name."""
     name = escape_like(value)
     patterns = (name, f"{name}\n%", f"%\n{name}", f"%\n{name}\n%")
-    where = " OR ".join([f"{column} LIKE ? ESCAPE '\\'"] * len(patterns))
-    return SqlCondition(f"({where})", patterns)
+    return _any_of([_lower_letters(column, value, "{} LIKE ? ESCAPE '\\'", pattern) for pattern in patterns])
+
+
+def _lower_letters(column: str, name: str, condition: str, value: str) -> SqlCondition:
+    """Returns a condition on a column, in which the letters of a name in lower case are written in lower case.
+
+    The databases themselves do that only for letters of ASCII, or as their locale says.
+    """
+    letters = [(letter.upper(), letter) for letter in dict.fromkeys(name) if not letter.isascii()]
+    letters = [(upper, lower) for upper, lower in letters if upper != lower and len(upper) == 1]
+    for _ in letters:
+        column = f"replace({column}, ?, ?)"
+    return SqlCondition(condition.format(column), (*(letter for pair in letters for letter in pair), value))
+
+
+def _any_of(conditions: Sequence[SqlCondition]) -> SqlCondition:
+    where = " OR ".join(condition.where for condition in conditions)
+    return SqlCondition(f"({where})", tuple(value for condition in conditions for value in condition.values))
 
 
 def format_exact(field: str, value: str) -> str:

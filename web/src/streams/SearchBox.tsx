@@ -3,7 +3,7 @@ import type { RefObject } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { Icon } from "../ui/Icon.tsx";
 import { useKeys } from "../ui/keys.ts";
-import type { Option, QueryProblem } from "./completion.ts";
+import { charactersOf, type Option, type QueryProblem } from "./completion.ts";
 import { partialNote } from "./listing.ts";
 import { listing, unreadable } from "./live.ts";
 import { useCompletion } from "./useCompletion.ts";
@@ -31,7 +31,7 @@ export function SearchBox({ input, q, error, onSearch, onHelp }: Props) {
   const { text, options, chosen } = typing;
   const found = typing.typed ? (typing.problem ?? null) : error;
   // What is being typed is not wrong yet while completions are offered.
-  const unfinished = options.length > 0 && found !== null && found.position + found.length >= text.length;
+  const unfinished = options.length > 0 && found !== null && found.position + found.length >= charactersOf(text).length;
   const problem = unfinished ? null : found;
   const wrong = problem !== null;
   useEffect(() => {
@@ -130,11 +130,12 @@ function Options({ options, chosen, onTake }: OptionsProps) {
 /** The error, and the place in the search that it is about. */
 function Problem({ text, problem }: { text: string; problem: QueryProblem }) {
   const { position, length, message } = problem;
+  const characters = charactersOf(text);
   return (
     <p id="search-error" class="search-error" role="alert">
       <code class="search-place" aria-hidden="true">
-        {text.slice(Math.max(0, position - 20), position)}
-        <mark>{text.slice(position, position + Math.max(length, 1))}</mark>
+        {characters.slice(Math.max(0, position - 20), position).join("")}
+        <mark>{characters.slice(position, position + Math.max(length, 1)).join("")}</mark>
       </code>
       {message}
     </p>

@@ -1,4 +1,5 @@
-// Completion of a search by the gateway: what fits at the cursor, and whether the search can be read.
+// Completion of a search by the gateway: what fits at the cursor, and whether the search can be read. The gateway counts
+// characters; the browser counts an emoji twice.
 import { askJson } from "../api/client.ts";
 
 export interface Option {
@@ -21,16 +22,21 @@ export interface Completion {
 }
 
 export function askCompletion(q: string, at: number, signal: AbortSignal): Promise<Completion> {
-  return askJson<Completion>(`/inspector/complete?${new URLSearchParams({ q, at: String(at) })}`, { signal });
+  const place = String(charactersOf(q.slice(0, at)).length);
+  return askJson<Completion>(`/inspector/complete?${new URLSearchParams({ q, at: place })}`, { signal });
+}
+
+/** The characters of a text, as the gateway counts them. */
+export function charactersOf(text: string): string[] {
+  return [...text];
 }
 
 /** The text with an option in it, and where the cursor is then. A field's name is followed by its value, a value by a space. */
 export function applyOption(text: string, { start, end }: Completion, option: Option): { text: string; at: number } {
   const isField = /[:>]$/.test(option.text);
-  const rest = text.slice(end);
+  const characters = charactersOf(text);
+  const before = characters.slice(0, start).join("") + option.text;
+  const rest = characters.slice(end).join("");
   const space = isField || rest.startsWith(" ") || rest.startsWith(",") ? "" : " ";
-  return {
-    text: text.slice(0, start) + option.text + space + rest,
-    at: start + option.text.length + (isField ? 0 : 1),
-  };
+  return { text: before + space + rest, at: before.length + (isField ? 0 : 1) };
 }
