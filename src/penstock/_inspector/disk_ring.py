@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from penstock._gateway.config import data_path
 from penstock._inspector.turn_keeper import TurnKeeper, decode_turn
-from penstock._store.kept_turns import FILE, FILE_ERRORS
+from penstock._store.kept_turns import FILE, FILE_ERRORS, TURN_ERRORS
 from penstock._store.sqlite import IN_MEMORY
 
 if TYPE_CHECKING:
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from penstock._store.kept_turns_missing import MissingReason, MissingTurn
 
 T = TypeVar("T")
+MAX_DAMAGED_TURNS = 1_000  # whose ids are remembered
 _UNREADABLE = "{path}: kept turns cannot be read: {error}"
+_DAMAGED_TURN = "%s: the content of turn %s is damaged and cannot be read: %s"
 _NOT_ERASED = (
     "the deleted text is still in the file {name}-wal, because another program is reading {name}; "
     "it is erased when that program has finished"
@@ -54,7 +56,8 @@ class DiskRing:
         if path != IN_MEMORY:
             self.path = path
         self.switched: bool | None = None  # by the page
-        self.damage: str = ""  # why turns of the file could not be read
+        self.damage: str = ""  # why the file could not be read
+        self._damaged_turns: dict[str, None] = {}  # of a file that can be read
         self._keeper: TurnKeeper | None = None
         self._closed = False
         self._lock = threading.Lock()  # one keeper only: turns end in the event loop, and pages read in threads
@@ -123,7 +126,25 @@ class DiskRing:
 
     def read_turn(self, id: str, tenant: str | None) -> KeptTurn | None:
         """Returns a turn of the file, if the tenant may see it."""
-        return self._read(lambda store: _read_turn(store, id, tenant), None)
+
+        def read(store: KeptTurnStore) -> KeptTurn | None:
+            try:
+                found = store.read_turn(id, tenant)
+                return decode_turn(*found) if found is not None else None
+            except TURN_ERRORS as error:
+                self._add_damaged(id, error)
+                return None
+
+        return self._read(read, None)
+
+    def is_damaged(self, id: str) -> bool:
+        """True if a turn is in the file, and could not be read."""
+        return id in self._damaged_turns and self.holds(id)
+
+    def _add_damaged(self, id: str, error: Exception) -> None:
+        if id not in self._damaged_turns and len(self._damaged_turns) < MAX_DAMAGED_TURNS:
+            self._damaged_turns[id] = None
+            log.error(_DAMAGED_TURN, self.path, id, error)
 
     def list_turns(self, limit: int, tenant: str | None) -> list[str]:
         """Returns the ids of the newest turns of the file, the newest first. `tenant`: whose turns; None means all."""
@@ -165,6 +186,7 @@ class DiskRing:
             raise OSError(_NOT_DELETED.format(problem=error, name=FILE)) from error
         if ids is None and tenant is None:  # a damaged file is empty now
             self.damage = ""
+            self._damaged_turns.clear()
         return deleted
 
     def remaining_text(self) -> str:
@@ -194,13 +216,9 @@ class DiskRing:
             found["turns"] = self.count(tenant)
             if tenant is None:  # the file holds turns of all: its size tells of those of others
                 found["bytes"] = self._read(lambda store: store.file_bytes, 0)
+                found["damaged"] = sum(map(self.holds, [*self._damaged_turns]))
         problem = self.problem or self.damage or (keeper.problem if keeper is not None else "")
         return {**found, "problem": problem} if problem else found
-
-
-def _read_turn(store: KeptTurnStore, id: str, tenant: str | None) -> KeptTurn | None:
-    found = store.read_turn(id, tenant)
-    return decode_turn(*found) if found is not None else None
 
 
 class KeptTurnSearch:

@@ -48,8 +48,10 @@ VERSION = 2  # of the tables and of `read_words`: a file of another version is e
 MIN_TRIM = 8  # turns that are deleted at once to make room
 MERGED_PAGES = 200  # of the index, after a deletion: they are written anew, before the old ones are freed
 PAGE_SIZE = 4096
-# What a file that is damaged, locked or on a full disk raises.
-FILE_ERRORS = (sqlite3.Error, OSError, zlib.error, msgspec.MsgspecError, ValueError, LookupError)
+TURN_ERRORS = (zlib.error, msgspec.MsgspecError, ValueError, LookupError)
+"""What a turn that is damaged raises, in a file that can be read."""
+FILE_ERRORS = (sqlite3.Error, OSError, *TURN_ERRORS)
+"""What a file that is damaged, locked or on a full disk raises."""
 _TABLES = ("word_index", "paths", "nodes", "texts", "bodies", "turns", "missing_turns", "marks")
 CACHE_SIZE = 16 * 1024  # KiB of pages that searches keep
 # Turns that are too old. A turn from the future was written before the clock was set back: its age is not known. It

@@ -121,6 +121,11 @@ function DiskPart({ now }: { now: Keeping }) {
           ? "Until the gateway is restarted. inspector.keep = true in penstock.toml keeps it on."
           : "This gateway has no data folder."}
       </p>
+      {disk.damaged ? (
+        <p class="hint">
+          {`${formatMany(disk.damaged, "turn")} on disk cannot be read: the content is damaged. The log has the ids. Delete removes them.`}
+        </p>
+      ) : null}
       {disk.problem && <p class="error">{disk.problem}</p>}
     </section>
   );

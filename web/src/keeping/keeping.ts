@@ -19,6 +19,8 @@ export interface Keeping {
     days: number;
     turns?: number;
     bytes?: number;
+    /** Turns on disk that could not be read. */
+    damaged?: number;
     problem?: string;
   };
 }
