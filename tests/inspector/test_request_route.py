@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from penstock._diagnostics import Diagnostic
+from penstock._gateway.app import App
 from penstock._gateway.config import JournalTable, Key
 from penstock._gateway.config_tables import InspectorTable
 from penstock._gateway.keys import hash_key
 from penstock._inspector.loss_places import MAX_PLACES, find_places
 from tests.gateway.client_requests import get, post
+from tests.gateway.gateway_thread import config
+from tests.inspector.conftest import OwnInspector, run_inspector
 from tests.inspector.event_feed import bearer, ended, watching
 from tests.inspector.request_turns import (
     COLD,
@@ -144,6 +148,21 @@ def test_a_request_that_is_read_back_from_disk_is_the_same(tmp_path: Path) -> No
         after = view(again, name)
     assert [one["attempt"]["provider"] for one in after["attempts"]] == ["openai-chat", "anthropic"]
     assert after == before
+
+
+@pytest.mark.row("V2")
+def test_a_request_is_shown_when_its_provider_is_gone(tmp_path: Path) -> None:
+    journal = JournalTable(path=str(tmp_path / "journal.sqlite"))
+    more: dict[str, Any] = {"inspector": InspectorTable(keep=True), "data": tmp_path, "journal": journal}
+    with watched_gateway(**more) as gateway:
+        name = ask_messages(gateway, "openai-chat/text", **THINKING)
+    made = config("http://127.0.0.1:9", **more)
+    others = {name: account for name, account in made.engine.providers.items() if name != "openai-chat"}
+    without = replace(made, engine=replace(made.engine, providers=others, aliases={}))
+    with run_inspector(OwnInspector(App(without, env={}))) as again:
+        found = view(again, name)
+        sessions = get(f"{again.url}/inspector/sessions").json()["sessions"]
+    assert (found["attempts"][0]["attempt"]["provider"], found["window"], len(sessions)) == ("openai-chat", None, 1)
 
 
 @pytest.mark.row("V2")

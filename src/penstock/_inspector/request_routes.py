@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock._inspector.api_router import ApiResponse, encode_redacted
+from penstock._inspector.context_window import find_context_window
 from penstock._inspector.journal_access import visible_tenant
 from penstock._inspector.request_view import (
     RequestView,
@@ -13,7 +14,6 @@ from penstock._inspector.request_view import (
     view_request,
     without_bodies,
 )
-from penstock._providers.models import model as facts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from penstock._inspector.file_inspector import WorkerSlots
     from penstock._inspector.kept_turn import KeptTurn
     from penstock._inspector.live_capture import TurnCapture
-    from penstock._inspector.schemas import TurnRow
     from penstock._inspector.session_reader import SessionReader
     from penstock._inspector.stream_traces import TraceSource
 
@@ -71,18 +70,11 @@ class RequestRoutes:
     def _view(self, turn: TurnCapture | KeptTurn, tenant: str | None) -> RequestView:
         row, protocol = turn.to_row(), turn.request_protocol
         view = view_request(turn, protocol=protocol, method=turn.method, path=turn.path or row.route)
-        view.window = self._window(row)
+        view.window = find_context_window(self._services, row) or None
         if view.canonical is not None:
             view.canonical.model = view.canonical.model or row.asked  # some protocols have the model in the path
             self._add_previous(view, turn.id, tenant, turn.known_secrets())
         return view
-
-    def _window(self, row: TurnRow) -> int | None:
-        """Returns how many tokens the model takes, if that is known."""
-        if not row.provider or not row.model:
-            return None
-        facts = facts_of(self._services.upstream.router.config.provider(row.provider), row.model)
-        return facts.context or facts.max_input or None
 
     def _add_previous(self, view: RequestView, id: str, tenant: str | None, secrets: tuple[str, ...]) -> None:
         name = self._sessions.find_previous(id, tenant)

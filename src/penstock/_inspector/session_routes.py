@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock._engines.model_resolution import Target
 from penstock._gateway.callers import make_refusal
 from penstock._gateway.endpoints import query_integer
 from penstock._inspector.api_router import ApiResponse, encode_in_worker
+from penstock._inspector.context_window import find_context_window
 from penstock._inspector.journal_access import visible_tenant
 from penstock._inspector.session_reader import SessionReader
 from penstock._inspector.session_reports import SessionFacts, SessionReport, SessionRow, report_session
-from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from penstock._gateway.endpoints import IncomingRequest
     from penstock._gateway.services import Services
     from penstock._inspector.capture_ring import LiveCaptures
     from penstock._inspector.file_inspector import WorkerSlots
-    from penstock._inspector.schemas import TurnRow
 
 DEFAULT_SESSIONS = 100
 MAX_LISTED_SESSIONS = 1_000
@@ -31,6 +30,7 @@ class SessionRoutes:
     def __init__(self, services: Services, captures: LiveCaptures, work: WorkerSlots) -> None:
         self.reader: SessionReader = SessionReader(captures)
         self._services, self._work = services, work
+        self._find_window = partial(find_context_window, services)
 
     async def sessions(self, incoming: IncomingRequest) -> ApiResponse:
         """`GET /inspector/sessions`: the sessions of the turns that are held, the latest first.
@@ -42,7 +42,7 @@ class SessionRoutes:
         limit = min(query_integer(incoming.query, "limit", DEFAULT_SESSIONS), MAX_LISTED_SESSIONS)
 
         def read() -> dict[str, Any]:
-            facts, now = self.reader.facts(self._window, tenant, decode=False), time.time()
+            facts, now = self.reader.facts(self._find_window, tenant, decode=False), time.time()
             if turn:
                 return self._find_turn(turn, tenant, facts)
             found = self.reader.sessions(tenant)
@@ -59,7 +59,7 @@ class SessionRoutes:
 
         def read() -> SessionReport | None:
             found = self.reader.find_session(id, tenant)
-            facts = self.reader.facts(self._window, tenant)
+            facts = self.reader.facts(self._find_window, tenant)
             return report_session(found, facts, time.time()) if found is not None else None
 
         report = await self._work.run(read)
@@ -78,13 +78,3 @@ class SessionRoutes:
     async def _respond(self, value: Any, tenant: str | None) -> ApiResponse:
         secrets = [*self._services.secrets, *self.reader.secrets(tenant)]
         return ApiResponse(await encode_in_worker(value, secrets, self._work))
-
-    def _window(self, row: TurnRow) -> int:
-        """Returns the context window of the model that answered, or that was asked for; 0 if it is not known."""
-        catalogue, config = self._services.catalogue, self._services.upstream.router.config
-        try:
-            target = Target(config.provider(row.provider), row.model, "") if row.provider else None
-            found = catalogue.target_model(target).context if target is not None else 0
-            return found or catalogue.target_model(catalogue.target(row.asked)).context
-        except PenstockError:
-            return 0
