@@ -150,6 +150,22 @@ def test_a_request_is_sent_in_another_protocol_and_the_losses_are_shown(opened: 
         expect(opened.locator(".compare-message .ending-finish")).to_have_count(2)
 
 
+@pytest.mark.row("V3")
+def test_an_answer_that_was_not_streamed_is_not_streamed_in_another_protocol(opened: Page, gateway: Inspected) -> None:
+    turn = ask(gateway, {"model": "replay/text", "messages": [{"role": "user", "content": "Hello"}]})
+    for name, words, path in (
+        ("Messages", '"stream": false', "/v1/messages"), ("Responses", '"stream": false', "/v1/responses"),
+        ("Gemini", '"contents"', ":generateContent"),
+    ):  # fmt: skip
+        opened.goto(f"{gateway.url}/#/send/{turn}")
+        expect(editor(opened)).to_contain_text("Hello")
+        opened.get_by_label("Protocol").select_option(label=name)
+        expect(editor(opened)).to_contain_text(words)
+        with opened.expect_request(posts_to(path)):
+            opened.get_by_role("button", name="Send", exact=True).click()
+        expect(opened.locator(".compare-message .ending-finish")).to_have_count(2)
+
+
 def test_headers_that_change_the_meaning_are_sent_again_or_named(opened: Page, gateway: Inspected) -> None:
     body = {"model": "replay/text", "max_tokens": 9, "stream": True, "messages": [{"role": "user", "content": "hi"}]}
     beta, own = {"anthropic-beta": "context-1m"}, {"x-penstock-strict": "false"}

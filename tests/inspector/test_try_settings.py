@@ -123,7 +123,8 @@ def test_the_conversation_outlives_a_reload_and_can_be_forgotten(opened: Page, g
 @pytest.mark.row("V3")
 def test_a_turn_is_opened_and_continued(opened: Page, gateway: Inspected) -> None:
     body = {
-        "model": "openai-chat/text", "max_tokens": 99, "system": "Old prompt.", "stream": True, "tools": [
+        "model": "openai-chat/text", "max_tokens": 99, "system": "Old prompt.", "stream": True, "top_k": 3,
+        "stop_sequences": ["\n\nHuman:"], "tool_choice": {"type": "tool", "name": "rain"}, "tools": [
             {"name": "rain", "input_schema": {"type": "object"}}], "messages": [
             {"role": "user", "content": "One"}, {"role": "assistant", "content": "Two"},
             {"role": "user", "content": "Three"}],
@@ -138,6 +139,10 @@ def test_a_turn_is_opened_and_continued(opened: Page, gateway: Inspected) -> Non
     sent = upstream(gateway)
     assert [row["content"] for row in sent["messages"]] == ["Old prompt.", "One", "Two", "Four"]
     assert sent["tools"][0]["function"]["name"] == "rain"
+    assert sent["tool_choice"] == {"type": "function", "function": {"name": "rain"}}
+    assert sent["stop"] == ["\n\nHuman:"]
+    expect(opened.locator(".try-opened li")).to_contain_text(["top_k"])
+    assert serious(opened) == []
     opened.get_by_text("Settings (").click()
     opened.get_by_label("Tools, as JSON").fill("")
     opened.get_by_role("button", name="Take the tools of the last request").click()

@@ -39,6 +39,41 @@ test("settings become fields of a Chat request, and back", () => {
   assert.deepEqual(Object.keys(chatBody("m", NO_SETTINGS, [])), ["model", "stream", "stream_options", "messages"]);
 });
 
+test("a turn that is opened loses no field", () => {
+  const body = {
+    model: "m",
+    stream: true,
+    stream_options: { include_usage: true },
+    messages: [
+      { role: "system", content: "Be brief." },
+      { role: "user", content: "Hi" },
+      { role: "developer", content: "Now at length." },
+    ],
+    tools: [{ type: "function", function: { name: "level", parameters: {} } }],
+    tool_choice: { type: "function", function: { name: "level" } },
+    parallel_tool_calls: false,
+    presence_penalty: 0.5,
+    max_completion_tokens: 9,
+    max_tokens: 8,
+    reasoning_effort: "own",
+    temperature: 0,
+    stop: ["\n\n", "\n\nHuman:", '"', "END"],
+    response_format: {
+      type: "json_schema",
+      json_schema: { name: "level", description: "d", strict: false, schema: { type: "object" } },
+    },
+  };
+  const { settings, messages } = settingsFrom(body);
+  assert.equal(settings.schema, JSON.stringify({ type: "object" }, null, 2));
+  assert.equal(settings.stop, '"\\n\\n"\n"\\n\\nHuman:"\n"\\""\nEND');
+  assert.deepEqual(chatBody("m", settings, messages), body);
+  for (const response_format of [{ type: "json_object" }, { type: "text" }, { type: "json_schema", json_schema: {} }]) {
+    const other = { ...body, response_format };
+    assert.deepEqual(chatBody("m", settingsFrom(other).settings, messages), other);
+  }
+  assert.equal(problemOf("others", "[1]"), "expected a JSON object");
+});
+
 test("what is wrong with a setting is said", () => {
   assert.equal(problemOf("tools", "[{]"), "this is not JSON");
   assert.equal(problemOf("tools", '[{"parameters": {}}]'), "every tool needs a name");

@@ -32,6 +32,7 @@ PATHS = {
 }
 # Protocols whose body says whether the answer is streamed. The others stream always, or say it in the path.
 _STREAM_FIELD = frozenset({"openai-chat", "responses", "anthropic", "completions", "ollama"})
+_STREAMS_IF_ASKED = _STREAM_FIELD - {"ollama"}  # the others stream if the body does not say it
 
 
 class ConversionNote(msgspec.Struct):
@@ -67,7 +68,7 @@ def convert_body(
         if name not in PATHS:
             raise InputError(f"no client speaks {name[:40]!r}; clients speak {', '.join(PATHS)}")
     model = model or str(body.get("model") or "")
-    streamed = stream if stream is not None else bool(body.get("stream", source not in _STREAM_FIELD))
+    streamed = stream if stream is not None else bool(body.get("stream", source not in _STREAMS_IF_ASKED))
     notes: list[ConversionNote] = []
     if source == target:
         result: Object = dict(body)

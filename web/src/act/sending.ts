@@ -17,6 +17,8 @@ export interface Draft {
   original: { protocol: string; text: string; headers: MeaningHeaders };
   protocol: string;
   model: string;
+  /** Whether the answer is streamed. A body that says it itself (`stream`) counts instead. */
+  stream: boolean;
   text: string;
   /** The text that the gateway made of the original for `protocol`; "" if it is the original. */
   converted: string;
@@ -31,6 +33,7 @@ export const draft = signal<Draft | null>(null);
 export const draftError = signal("");
 
 const SECRET_MARK = "[secret]";
+const STREAMS_IF_ASKED = new Set(["openai-chat", "responses", "anthropic", "completions"]); // by the body
 
 function change(id: string, fields: Partial<Draft>): void {
   if (draft.value?.id === id) draft.value = { ...draft.value, ...fields };
@@ -53,7 +56,8 @@ export async function openDraft(id: string): Promise<void> {
     const text = indentJson(request);
     const original = { protocol: row.protocol, text, headers };
     const fresh = { converted: "", notes: [], state: "editing", error: "", refused: "" } as const;
-    draft.value = { ...fresh, id, row, original, protocol: row.protocol, model: row.asked, text, notes: [] };
+    const { protocol, asked: model, stream } = row;
+    draft.value = { ...fresh, id, row, original, protocol, model, stream, text, notes: [] };
   } catch (error) {
     draftError.value = explain(error);
   }
@@ -78,7 +82,8 @@ export function restoreOriginal(): void {
   const now = draft.value;
   if (!now) return;
   const { protocol, text } = now.original;
-  change(now.id, { protocol, text, model: now.row.asked, converted: "", notes: [], error: "" });
+  const { asked: model, stream } = now.row;
+  change(now.id, { protocol, text, model, stream, converted: "", notes: [], error: "" });
 }
 
 /** Writes the request in another protocol. */
@@ -88,12 +93,23 @@ export async function chooseProtocol(protocol: string): Promise<void> {
   if (protocol === now.original.protocol && now.text === now.converted) return restoreOriginal();
   change(now.id, { state: "converting", error: "" });
   try {
-    const made = await convertRequest(now.text, { from: now.protocol, to: protocol, model: now.model, stream: true });
+    const stream = isStreamed(now);
+    const made = await convertRequest(now.text, { from: now.protocol, to: protocol, model: now.model, stream });
     const text = JSON.stringify(made.body, null, 2);
     const notes = made.notes.map(({ message }) => message);
-    change(now.id, { protocol, text, converted: text, notes, state: "editing" });
+    change(now.id, { protocol, stream, text, converted: text, notes, state: "editing" });
   } catch (error) {
     change(now.id, { error: explain(error), state: "editing" });
+  }
+}
+
+/** Whether the answer of a draft is streamed: some protocols say it in the body, others elsewhere or always. */
+export function isStreamed({ protocol, text, stream }: Pick<Draft, "protocol" | "text" | "stream">): boolean {
+  try {
+    const said = (JSON.parse(text) as { stream?: unknown }).stream;
+    return typeof said === "boolean" ? said : stream && !STREAMS_IF_ASKED.has(protocol);
+  } catch {
+    return stream; // the gateway says what is wrong with the body
   }
 }
 
@@ -105,13 +121,11 @@ export function draftHeaders({ protocol, original }: Draft): ReturnType<typeof h
 /** Where the request goes, with which headers: as the client sent it, or where its protocol is served. */
 async function target(now: Draft): Promise<[string, Record<string, string>]> {
   const { protocol, model, row, original, text } = now;
-  const made = await convertRequest(text, { from: protocol, to: protocol, model });
+  const more = protocol === "gemini" ? { stream: now.stream } : {}; // its path says it
+  const made = await convertRequest(text, { from: protocol, to: protocol, model, ...more });
   const headers = { ...made.headers, ...draftHeaders(now).sent };
   const own = protocol === original.protocol && protocol !== "gemini";
-  if (protocol !== "gemini") return [own ? row.route : made.path, headers];
-  const streamed = original.protocol !== "gemini" || row.stream;
-  const path = streamed ? made.path : made.path.replace(":streamGenerateContent?alt=sse", ":generateContent");
-  return [path, headers];
+  return [own ? row.route : made.path, headers];
 }
 
 /** Sends the request. The new turn opens beside the old one as soon as its answer begins. */

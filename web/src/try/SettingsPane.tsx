@@ -37,6 +37,7 @@ export function SettingsPane() {
           </label>
         </div>
         <LongField name="stop" label="Stop sequences, one on each line" />
+        <LongField name="others" label="Other fields of a Chat request, as JSON" mono />
         <p class="try-forget">
           <span class="soft">The conversation and these settings stay in this tab, also when it is reloaded.</span>
           <button type="button" onClick={forgetAll}>

@@ -105,11 +105,22 @@ function OpenedTurn() {
   const now = opening.value;
   if (!now) return null;
   const count = now.messages.length;
+  const notes = now.notes ?? [];
   return (
-    <p class="try-opened">
-      <a href={formatRoute("turn", now.turn)}>A turn is opened here</a>
-      {`: ${formatMany(count, "message")} before yours.`}
-    </p>
+    <div class="try-opened">
+      <p>
+        <a href={formatRoute("turn", now.turn)}>A turn is opened here</a>
+        {`: ${formatMany(count, "message")} before yours.`}
+        {notes.length > 0 && " Requests are written here in Chat, which changes this one:"}
+      </p>
+      {notes.length > 0 && (
+        <ul>
+          {notes.map((note) => (
+            <li key={note}>{note}</li>
+          ))}
+        </ul>
+      )}
+    </div>
   );
 }
 

@@ -37,6 +37,8 @@ export interface Exchange extends Said {
 export interface Opened {
   turn: string;
   messages: ChatMessage[];
+  /** What Chat cannot say of the request, and what was changed for it. */
+  notes?: string[];
 }
 
 export const talk = signal<Exchange[]>([]);
@@ -134,7 +136,8 @@ export async function openTurn(id: string): Promise<{ model: string; protocol: s
     const question = last?.role === "user" && typeof last.content === "string" ? last.content : "";
     settings.value = found;
     writing.value = question;
-    opening.value = { turn: id, messages: question ? messages.slice(0, -1) : messages };
+    const notes = made.notes.map(({ message }) => message);
+    opening.value = { turn: id, messages: question ? messages.slice(0, -1) : messages, notes };
     keep();
     return { model: row.asked, protocol: row.protocol };
   } catch (error) {

@@ -11,9 +11,11 @@ export interface TrySettings {
   topP: string;
   maxOutput: string;
   effort: string;
-  /** One on each line. */
+  /** One on each line: as it is, or as a JSON string if it begins with a quote. */
   stop: string;
   seed: string;
+  /** A JSON object: fields of the body that have no setting here. */
+  others: string;
 }
 
 export const NO_SETTINGS: TrySettings = {
@@ -26,6 +28,7 @@ export const NO_SETTINGS: TrySettings = {
   effort: "",
   stop: "",
   seed: "",
+  others: "",
 };
 export const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
@@ -40,7 +43,9 @@ export function countSettings(settings: TrySettings): number {
 export function problemOf(name: keyof TrySettings, value: string): string {
   if (!value.trim()) return "";
   if (name === "tools") return toolsProblem(value);
-  if (name === "schema") return parseJson(value)?.kind === "object" ? "" : "expected a JSON object";
+  if (name === "schema" || name === "others") {
+    return parseJson(value)?.kind === "object" ? "" : "expected a JSON object";
+  }
   const numeric = ["temperature", "topP", "maxOutput", "seed"].includes(name);
   return numeric && !Number.isFinite(Number(value)) ? "expected a number" : "";
 }
@@ -83,7 +88,8 @@ function chatTools(text: string): unknown[] {
 /** The body of a Chat request. */
 export function chatBody(model: string, settings: TrySettings, messages: ChatMessage[]): Record<string, unknown> {
   const system: ChatMessage[] = settings.system.trim() ? [{ role: "system", content: settings.system }] : [];
-  const body: Record<string, unknown> = { model, stream: true, stream_options: { include_usage: true } };
+  const others = objectOf(parseJson(settings.others)?.value);
+  const body: Record<string, unknown> = { ...others, model, stream: true, stream_options: { include_usage: true } };
   body.messages = [...system, ...messages];
   const tools = settings.tools.trim() ? chatTools(settings.tools) : [];
   if (tools.length) body.tools = tools;
@@ -96,37 +102,82 @@ export function chatBody(model: string, settings: TrySettings, messages: ChatMes
     if (value.trim() && Number.isFinite(Number(value))) body[field] = Number(value);
   }
   if (settings.effort) body.reasoning_effort = settings.effort;
-  const stop = settings.stop.split("\n").filter(Boolean);
+  const stop = settings.stop.split("\n").filter(Boolean).map(readStop);
   if (stop.length) body.stop = stop;
   const schema = parseJson(settings.schema);
   if (schema?.kind === "object") {
-    body.response_format = { type: "json_schema", json_schema: { name: "answer", schema: schema.value, strict: true } };
+    const { json_schema, ...format } = objectOf(others.response_format);
+    const named = { ...SCHEMA_FORMAT, ...objectOf(json_schema), schema: schema.value };
+    body.response_format = { ...format, type: "json_schema", json_schema: named };
   }
   return body;
 }
 
-/** The settings and messages of a Chat body: a turn that is opened in Try it. */
-export function settingsFrom(body: Record<string, unknown>): { settings: TrySettings; messages: ChatMessage[] } {
-  const messages = (Array.isArray(body.messages) ? body.messages : []) as ChatMessage[];
-  const isSystem = ({ role, content }: ChatMessage) =>
-    (role === "system" || role === "developer") && typeof content === "string";
-  const system = messages.filter(isSystem).map(({ content }) => String(content));
-  const format = body.response_format as { json_schema?: { schema?: unknown } } | undefined;
-  const schema = format?.json_schema?.schema;
-  const settings: TrySettings = {
-    system: system.join("\n\n"),
-    tools: Array.isArray(body.tools) && body.tools.length ? JSON.stringify(body.tools, null, 2) : "",
-    schema: schema ? JSON.stringify(schema, null, 2) : "",
-    temperature: textOf(body.temperature),
-    topP: textOf(body.top_p),
-    maxOutput: textOf(body.max_completion_tokens ?? body.max_tokens),
-    effort: EFFORTS.includes(String(body.reasoning_effort)) ? String(body.reasoning_effort) : "",
-    stop: [body.stop ?? []].flat().map(String).join("\n"),
-    seed: textOf(body.seed),
-  };
-  return { settings, messages: messages.filter((message) => !isSystem(message)) };
+const SCHEMA_FORMAT = { name: "answer", strict: true };
+
+function objectOf(value: unknown): Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : {};
 }
 
-function textOf(value: unknown): string {
-  return typeof value === "number" ? String(value) : "";
+function readStop(line: string): string {
+  const found = line.startsWith('"') ? parseJson(line) : null;
+  return found?.kind === "string" ? String(found.value) : line;
+}
+
+function writeStop(stop: string): string {
+  return !stop || stop.includes("\n") || stop.startsWith('"') ? JSON.stringify(stop) : stop;
+}
+
+/** The settings and messages of a Chat body: a turn that is opened in Try it. Nothing of the body is left out. */
+export function settingsFrom(body: Record<string, unknown>): { settings: TrySettings; messages: ChatMessage[] } {
+  const { model, stream, stream_options, messages: given, ...others } = body;
+  const messages = (Array.isArray(given) ? given : []) as ChatMessage[];
+  const first = messages[0];
+  const system = first?.role === "system" && typeof first.content === "string" ? first.content : "";
+  const settings: TrySettings = {
+    ...NO_SETTINGS,
+    system: system.trim() ? system : "",
+    tools: takeTools(others),
+    schema: takeSchema(others),
+    temperature: takeNumber(others, "temperature"),
+    topP: takeNumber(others, "top_p"),
+    maxOutput: takeNumber(others, "max_completion_tokens") || takeNumber(others, "max_tokens"),
+    effort: EFFORTS.includes(String(others.reasoning_effort)) ? String(take(others, "reasoning_effort")) : "",
+    stop: takeStop(others),
+    seed: takeNumber(others, "seed"),
+  };
+  settings.others = Object.keys(others).length ? JSON.stringify(others, null, 2) : "";
+  return { settings, messages: settings.system ? messages.slice(1) : messages };
+}
+
+function take(body: Record<string, unknown>, field: string): unknown {
+  const value = body[field];
+  delete body[field];
+  return value;
+}
+
+function takeNumber(body: Record<string, unknown>, field: string): string {
+  return typeof body[field] === "number" ? String(take(body, field)) : "";
+}
+
+function takeTools(body: Record<string, unknown>): string {
+  return Array.isArray(body.tools) && body.tools.length ? JSON.stringify(take(body, "tools"), null, 2) : "";
+}
+
+function takeStop(body: Record<string, unknown>): string {
+  const stops = [body.stop ?? []].flat();
+  if (!stops.length || !stops.every((stop) => typeof stop === "string")) return "";
+  delete body.stop;
+  return stops.map(writeStop).join("\n");
+}
+
+/** The schema of the answer. What else the format says stays in the body, unless a schema has it here anyway. */
+function takeSchema(body: Record<string, unknown>): string {
+  const { json_schema, type, ...format } = objectOf(body.response_format);
+  const { schema, ...rest } = objectOf(json_schema);
+  if (Object.keys(objectOf(schema)).length === 0) return "";
+  const isUsual = JSON.stringify({ ...SCHEMA_FORMAT, ...rest }) === JSON.stringify(SCHEMA_FORMAT) && rest.strict;
+  if (isUsual && Object.keys(format).length === 0) delete body.response_format;
+  else body.response_format = { ...format, type, json_schema: { strict: false, ...rest } };
+  return JSON.stringify(schema, null, 2);
 }
