@@ -136,6 +136,8 @@ def test_paused_turns_are_not_kept_and_say_so() -> None:
         assert change(gateway, paused=True).json()["paused"] is True
         name = ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"]
         assert "keeping was paused when it began" in trace_of(gateway, name)["lost"]
+        refused = httpx.post(f"{gateway.url}/v1/messages", content=b"{").headers["x-request-id"]
+        assert "keeping was paused when it began" in trace_of(gateway, refused)["lost"]
         assert change(gateway, paused=False).json()["paused"] is False
         other = ask(gateway.url, "anthropic", "replay/text").headers["x-request-id"]
         ended(gateway, other)

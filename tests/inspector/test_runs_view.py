@@ -208,6 +208,21 @@ def test_new_turns_appear(page: Page) -> None:
         expect(turns).to_have_count(2)
 
 
+def test_new_turns_appear_also_while_the_list_of_requests_is_paused(page: Page) -> None:
+    with inspected(plays_agent) as running:
+        page.goto(f"{running.url}/#/streams")
+        page.get_by_role("button", name="Pause", exact=True).click()
+        expect(page.get_by_role("button", name="Resume", exact=True)).to_be_visible()
+        page.get_by_role("link", name="Runs").click()
+        expect(page.get_by_role("heading", name="No sessions")).to_be_visible()
+        agent = Agent(running, LONG)
+        for count in (1, 2):
+            agent.step()
+            ended(running, agent.ids[-1])
+            session = page.get_by_role("table", name="Sessions").get_by_role("row").nth(1)
+            expect(session.locator("td").nth(2)).to_have_text(str(count))
+
+
 def test_a_key_sees_its_own_sessions(page: Page, problems: list[str]) -> None:
     keys = {name: Key(hash=hash_key(key)) for name, key in (("first", FIRST), ("second", SECOND))}
     with inspected(plays_agent, keys=keys) as running, watching(running.url, bearer(SECOND)):

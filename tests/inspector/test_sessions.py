@@ -13,8 +13,10 @@ from penstock._gateway.config_tables import InspectorTable
 from penstock._gateway.keys import hash_key
 from penstock._inspector import session_findings as sf
 from penstock._inspector import tenant_sessions, turn_sessions
+from penstock._inspector.capture_ring import MAX_TURNS
 from penstock._inspector.session_digests import CallDigest, ResultDigest
 from penstock._inspector.session_messages import digest_calls
+from penstock._inspector.tenant_sessions import MAX_DISK_TURNS
 from penstock.request import Call
 from tests.gateway.client_requests import get
 from tests.inspector.agent_runs import NO_ESTIMATES, Agent, plays_agent, set_times
@@ -243,6 +245,10 @@ def test_older_turns_on_disk_are_not_read_and_that_is_said(tmp_path: Path, monke
     with inspected(plays_agent, **options) as running:
         found = get(f"{running.url}/inspector/sessions").json()
         assert ([one["title"] for one in found["sessions"]], found["unread"]) == (["Three.", "Two."], 1)
+
+
+def test_each_turn_that_is_held_may_be_a_session_of_its_own() -> None:
+    assert MAX_TURNS + MAX_DISK_TURNS <= turn_sessions.MAX_SESSIONS <= turn_sessions.MAX_GROUPED_TURNS
 
 
 def test_more_sessions_than_are_grouped(watched: tuple[Inspected, Reader], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,7 @@ ENDED_STEP = 2**20  # bytes of the bound for each ended turn that may wait to be
 BATCH = 32  # the part of the bounds that is freed at once: to free turn by turn would cost twice the time
 KEEP_SECONDS = 300.0  # that captures are kept after the last listener left, if the policy does not keep them
 _DAMAGED = "it is not in memory, and the file of kept turns cannot be read (the log says why)"
+_DAMAGED_TURN = "its content on disk is damaged (the log says how). Delete the turn to remove it from the disk"
 
 
 class LiveCaptures:
@@ -168,8 +169,7 @@ class LiveCaptures:
         incoming, request, captures = turn.incoming, turn.turn_request, self.captures
         keeps = self.policy.keeps(incoming.caller)
         if not keeps and not self._is_watched(incoming.caller):
-            if self.policy.paused:
-                self.policy.forget(incoming.id, "paused")
+            self._note_pause(incoming)
             return None
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
@@ -181,6 +181,10 @@ class LiveCaptures:
         if self.listeners:
             self._notify(capture)
         return capture
+
+    def _note_pause(self, incoming: IncomingRequest) -> None:
+        if self.policy.paused:
+            self.policy.forget(incoming.id, "paused")
 
     def _is_watched(self, caller: Caller) -> bool:
         if self.policy.paused:
@@ -205,6 +209,8 @@ class LiveCaptures:
                 if len(self.captures) > MAX_TURNS:
                     self._drop_surplus()
                 capture.on_refusal(fault, row)
+            else:
+                self._note_pause(incoming)
         self.on_journal_row(row)
 
     def on_finish(self, capture: TurnCapture) -> None:
@@ -333,8 +339,11 @@ class LiveCaptures:
     def explain_missing(self, entry: JournalEntry) -> str:
         """Returns why the content of a turn is not kept. May look for a file."""
         table, is_disk_used = self._services.config.inspector, self.disk.is_used()
+        if self.disk.is_damaged(entry.request_id):
+            return _DAMAGED_TURN
         missing = self.disk.find_missing(entry.request_id) if is_disk_used else None
-        if (self.disk.problem or self.disk.damage) and entry.request_id not in self.policy.forgotten:
+        is_known = entry.request_id in self.policy.forgotten or (missing is not None and missing.reason)
+        if (self.disk.problem or self.disk.damage) and not is_known:
             return f"{_DAMAGED}: there is only its row in the journal"
         reason = self.policy.explain(
             entry, disk=table.size, days=table.days, is_disk_used=is_disk_used, missing=missing

@@ -34,7 +34,7 @@ from penstock._inspector.session_turns import SessionScope, SessionTurn, TurnLin
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-MAX_SESSIONS = 1_000  # the ones that were extended least recently are forgotten first
+MAX_SESSIONS = 2_500  # more than turns are held; the ones that were extended least recently are forgotten first
 MAX_GROUPED_TURNS = 5_000  # of all sessions
 MAX_CHAINED_MESSAGES = 5_000  # of one turn; further ones are ignored
 RETRY_SECONDS = 600.0  # after a failed first turn: later, equal words are a new session

@@ -76,8 +76,8 @@ export function pause(): void {
   if (!paused.value && hasGap) reread();
 }
 
-/** The newest turns that are known. */
-export const rows = computed(() => [...listing.value.live, ...(listing.value.pages.get(0) ?? [])]);
+/** The newest turns that are known, also while the list is paused. */
+export const rows = computed(() => [...latest.value.live, ...(latest.value.pages.get(0) ?? [])]);
 
 /** Shows the turns of another search. */
 export function searchTurns(next: Search): void {
