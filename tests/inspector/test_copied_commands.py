@@ -310,6 +310,28 @@ def test_what_was_not_kept_and_unknown_forms_are_refused(gateway: Inspected) -> 
     assert get(place, headers=bearer(KEY)).json()["error"]["code"] == "request_not_kept"
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_a_websocket_message_is_copied_as_a_request(form: str) -> None:
+    body = {"type": "response.create", "model": "m", "input": "Hi", "previous_response_id": "resp_1", "stream_id": "s"}
+    copied = write_command(form, CopiedRequest("responses", "/v1/responses", json.dumps(body), "http://x", "m"))
+    assert "stream_id" not in copied.text
+    assert "response.create" not in copied.text
+    assert any("came over a WebSocket" in note for note in copied.notes)
+    assert any("must name a stored one" in note for note in copied.notes)
+    assert ("-N " if form == "curl" else "stream") in copied.text
+
+
+@pytest.mark.parametrize(("form", "body"), [("openai", {}), ("anthropic", {"max_tokens": 9})])
+def test_a_model_that_the_gateway_took_is_named(form: str, body: dict[str, Any]) -> None:
+    protocol, path = {"openai": ("openai-chat", "/v1/chat/completions"), "anthropic": ("anthropic", "/v1/messages")}[
+        form
+    ]
+    body = {**body, "messages": [{"role": "user", "content": "Hi"}]}
+    copied = write_command(form, CopiedRequest(protocol, path, json.dumps(body), "http://x", "replay/text"))
+    assert "model='replay/text'" in copied.text
+    assert "the client named no model; the gateway took replay/text" in copied.notes
+
+
 def test_what_a_form_cannot_express_is_said() -> None:
     base = CopiedRequest("openai-chat", "/v1/chat/completions", "{}", "http://x")
     for body, form, word in (

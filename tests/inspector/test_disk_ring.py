@@ -53,6 +53,32 @@ def test_a_turn_outlives_the_gateway(tmp_path: Path, protocol: str, model: str) 
         assert row["held"] is True
 
 
+@pytest.mark.row("V1")
+def test_short_prompts_are_searched_in_memory_and_on_disk(tmp_path: Path) -> None:
+    """They are no elements of a conversation: a string of a few words."""
+    requests = {
+        "frobnicator": ("responses", {"input": "where is the frobnicator", "instructions": "speak like a pirate"}),
+        "grommet": ("completions", {"prompt": "the grommet is"}),
+        "sailor": (
+            "messages",
+            {"max_tokens": 9, "system": "a sailor", "messages": [{"role": "user", "content": "Hi"}]},
+        ),
+    }
+    with inspected(**on_disk(tmp_path)) as gateway:
+        watch, names = gateway.inspector.watch, dict[str, str]()
+        for word, (path, body) in requests.items():
+            reply = post(f"{gateway.url}/v1/{path}", json={"model": "openai-chat/text", **body})
+            names[word] = reply.headers["x-request-id"]
+            ended(gateway, names[word])
+        written(gateway)
+        names["like a pirate"] = names["frobnicator"]
+        for word, name in names.items():
+            assert watch.disk.find_turns(word, None) == watch._memory_index.find_turns(word, None) == {name}, word
+        trace = trace_of(gateway, names["frobnicator"])
+        watch.clear()
+        assert trace_of(gateway, names["frobnicator"])["request"] == trace["request"]
+
+
 def test_a_request_to_fill_in_the_middle_is_read_the_same_from_disk(tmp_path: Path) -> None:
     """Its request and its answer have different protocols."""
     with inspected(**on_disk(tmp_path)) as gateway:

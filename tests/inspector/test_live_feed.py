@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock._inspector import capture_ring
 from penstock._inspector.file_inspector import WorkerSlots
 from penstock._inspector.live_feed import ClosableStream, LiveFeed
 from penstock._inspector.turn_query import TurnQuery
@@ -141,6 +143,28 @@ def test_while_nobody_watches_nothing_is_tapped(gateway: Inspected) -> None:
     assert len(watch.captures) == 1  # what was held stays a while
     in_loop(gateway, watch.clear_unwatched)
     assert (len(watch.captures), watch.size) == (0, 0)
+
+
+@pytest.mark.row("V1")
+@pytest.mark.usefixtures("keeps_nothing")
+def test_a_turn_that_runs_longer_than_anybody_watches_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capture_ring, "KEEP_SECONDS", 0.05)
+    with waiting() as (gateway, gate), ExitStack() as turn:
+        watch = gateway.inspector.watch
+        with watching(gateway.url) as reader:
+            name = turn.enter_context(going(gateway, gate, reader))["id"]
+        left(gateway)
+        in_loop(gateway, watch.clear_unwatched)
+        assert name in watch.captures
+        turn.close()
+
+        async def forgotten() -> None:
+            async with asyncio.timeout(10):
+                while name in watch.captures:  # noqa: ASYNC110 — a timer does it, which tells nobody
+                    await asyncio.sleep(0.01)
+
+        gateway.call(forgotten())
+        assert "nobody has watched" in get(f"{gateway.url}/inspector/turns/{name}").json()["lost"]
 
 
 def left(gateway: Inspected) -> None:

@@ -89,11 +89,14 @@ class LiveCaptures:
             self._timer = asyncio.get_running_loop().call_later(KEEP_SECONDS, self.clear_unwatched)
 
     def clear_unwatched(self) -> None:
-        """Deletes the captures of finished turns that only watching has kept."""
+        """Deletes the captures of finished turns that only watching has kept; those that run now, later."""
         self.measure_ended()
-        for capture in list(self.captures.values()):
-            if capture.finished and not capture.keeps:
+        unkept = [capture for capture in self.captures.values() if not capture.keeps]
+        for capture in unkept:
+            if capture.finished:
                 self.forget_capture(capture, "unwatched")
+        if not self.listeners and not all(capture.finished for capture in unkept):
+            self._timer = asyncio.get_running_loop().call_later(KEEP_SECONDS, self.clear_unwatched)
 
     def clear(self) -> None:
         """Deletes the captures of all finished turns."""

@@ -29,6 +29,8 @@ MAX_ARGUMENT_BYTES = 100_000  # Linux takes 128 KiB in one argument; a longer bo
 CHAT_OPERATIONS = frozenset({"", "chat", "responses", "completions", "fim"})
 _PATH_CHARACTERS = "/:@!$&'()*+,;=~"  # without brackets and braces, which curl would expand
 _FIM_PATH = "/fim/completions"
+WEBSOCKET_MESSAGE = "response.create"
+_WEBSOCKET_FIELDS = frozenset({"type", "stream_id", "generate"})
 
 
 @dataclass
@@ -72,7 +74,25 @@ def write_command(form: str, request: CopiedRequest) -> CopiedCommand:
     if "\ufffd" in request.body:
         notes.append("the body had bytes that are not UTF-8; they are replaced")
     request = replace(request, headers=_sendable_headers(request.headers, notes))
+    request = _without_websocket(request, notes)
     return CopiedCommand(form, language, write(request, notes), notes)
+
+
+def _without_websocket(request: CopiedRequest, notes: list[str]) -> CopiedRequest:
+    """Returns the request of a WebSocket message as it is sent by HTTP. Its answer is always streamed."""
+    if request.protocol != "responses" or WEBSOCKET_MESSAGE not in request.body:
+        return request
+    try:
+        body = parse_request_body(request.body.encode("utf-8", "replace"))
+    except InputError:
+        return request
+    if body.get("type") != WEBSOCKET_MESSAGE:
+        return request
+    notes.append("the request came over a WebSocket; this is the same one over HTTP")
+    if body.get("previous_response_id"):
+        notes.append("a WebSocket knows its own responses; over HTTP previous_response_id must name a stored one")
+    sent = {name: value for name, value in body.items() if name not in _WEBSOCKET_FIELDS} | {"stream": True}
+    return replace(request, body=msgspec.json.encode(sent).decode(), stream=True)
 
 
 def _sendable_headers(headers: dict[str, str], notes: list[str]) -> dict[str, str]:
@@ -132,13 +152,23 @@ def _converted_body(request: CopiedRequest, accepted: tuple[str, ...], notes: li
     return target, converted.body
 
 
+def _with_model(body: Object, request: CopiedRequest, notes: list[str]) -> Object:
+    """Returns a body that names a model: the vendors' packages want one."""
+    if body.get("model") or not request.model:
+        return body
+    notes.append(f"the client named no model; the gateway took {printable(request.model)}")
+    return {**body, "model": request.model}
+
+
 def _write_openai(request: CopiedRequest, notes: list[str]) -> str:
     protocol, body = _converted_body(request, ("openai-chat", "responses", "completions"), notes)
+    body = _with_model(body, request, notes)
     return program_text.openai_program(protocol, body, _settings(request))
 
 
 def _write_anthropic(request: CopiedRequest, notes: list[str]) -> str:
     _, body = _converted_body(request, ("anthropic",), notes)
+    body = _with_model(body, request, notes)
     return program_text.anthropic_program(body, _settings(request))
 
 

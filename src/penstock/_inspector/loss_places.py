@@ -91,6 +91,8 @@ def find_places(row: Diagnostic, body: Any) -> list[str]:
         return []
     places: list[str] = []
     for place, name, value in _walk(body):
+        if place.startswith("/metadata/") and subject != "user":
+            continue  # names that the client has chosen
         if (name in fields and place.count("/") <= _depth_of(subject)) or (
             types and isinstance(value, dict) and value.get("type") in types  # pyright: ignore[reportUnknownMemberType]
         ):
@@ -114,7 +116,8 @@ def _walk(body: Any) -> Iterator[tuple[str, str, Any]]:
         place, name, value, depth = waiting.pop()
         if place:
             yield place, name, value
-        if depth >= _MAX_DEPTH or name in _SCHEMAS:
+        is_input = name == "input" and depth == 1  # the messages of a Responses request
+        if depth >= _MAX_DEPTH or (name in _SCHEMAS and not is_input):
             continue
         pairs: list[tuple[str, Any]] = []
         if isinstance(value, dict):

@@ -6,7 +6,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Protocol
 
-from penstock._inspector.request_pieces import split_request
+from penstock._inspector.request_pieces import read_short_texts, split_request
 from penstock._inspector.turn_texts import read_redacted_answer
 from penstock._redaction import redact_bytes
 from penstock._store.kept_turns_index import TextIndex, TextPiece
@@ -110,7 +110,8 @@ class MemoryTextIndex:
 
 def _list_texts(capture: IndexedTurn, secrets: tuple[str, ...]) -> list[TextPiece]:
     """Returns the texts of a turn, without secrets. The answer is indexed once it is complete."""
-    texts = [TextPiece(piece) for piece in split_request(redact_bytes(capture.request, secrets)).pieces]
+    template, pieces = split_request(redact_bytes(capture.request, secrets))
+    texts = [TextPiece(piece) for piece in (*pieces, read_short_texts(template)) if piece]
     if capture.entry is not None:
         answer = read_redacted_answer(capture, [chunk for _, chunk in capture.chunks_from(0)], secrets)
         if answer is not None:

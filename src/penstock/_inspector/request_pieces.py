@@ -48,6 +48,19 @@ def split_request(body: bytes) -> SplitRequest:
     return SplitRequest(template, pieces)
 
 
+def read_short_texts(template: bytes) -> bytes:
+    """Returns the members of a template that have texts, as JSON: a short prompt, say. Empty if it has none.
+
+    The model is left out: it is one of the turn's names.
+    """
+    try:
+        members = _read_members(_MARKS.sub(b"null", template))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # not a JSON object
+        return b""
+    texts = {name: value for name, value in members.items() if name != "model" and bytes(value)[:1] in {b'"', b"{"}}
+    return msgspec.json.encode(texts) if texts else b""
+
+
 def _find_pieces(body: bytes) -> list[tuple[int, int, bool]]:
     """Returns the start and end of each piece, and whether the conversation adds to its array."""
     found: list[tuple[int, int, bool]] = []

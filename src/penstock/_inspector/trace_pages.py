@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock._inspector.api_router import encode_in_worker, encode_redacted, sse_event
 from penstock._inspector.stream_traces import TraceReader
+from penstock._stream_trace import BodyParser
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
@@ -111,11 +112,13 @@ def stream_source(
 async def stream_turn(
     captures: LiveCaptures, capture: TurnCapture, consumer: str, work: WorkerSlots, secrets: Callable[[], Iterable[str]]
 ) -> AsyncGenerator[bytes]:
-    """Yields the trace of one turn, then updates until it ends."""
+    """Yields the trace of one turn, again when its answer begins, then updates until it ends."""
     news = asyncio.Event()
     capture.followers = (*capture.followers, news)
     try:
-        while not capture.engine and not capture.finished and not captures.closed:  # there is no answer yet
+        if not _has_begun(captures, capture):
+            yield sse_event("trace", await work.run(TurnFollower(capture, consumer, secrets()).first_trace))
+        while not _has_begun(captures, capture):
             await news.wait()
             news.clear()
         follower = TurnFollower(capture, consumer, secrets())
@@ -125,7 +128,7 @@ async def stream_turn(
                 with suppress(TimeoutError):
                     await asyncio.wait_for(news.wait(), 1.0)
                 news.clear()
-            if follower.waiting_bytes >= MAX_INLINE_BYTES:
+            if follower.waiting_bytes >= MAX_INLINE_BYTES or follower.ends_at_once:
                 data = await work.run(follower.take_update)
             else:
                 update = follower.read_update()
@@ -136,6 +139,11 @@ async def stream_turn(
                 await asyncio.sleep(TURN_INTERVAL)
     finally:
         capture.followers = tuple(one for one in capture.followers if one is not news)
+
+
+def _has_begun(captures: LiveCaptures, capture: TurnCapture) -> bool:
+    """True if there is an answer to trace, or there will be none."""
+    return bool(capture.engine) or capture.finished or captures.closed
 
 
 class TurnFollower:
@@ -150,6 +158,11 @@ class TurnFollower:
         self._chunk_count = 0
         self._read = 0  # bytes that are traced
         self.done: bool = False
+
+    @property
+    def ends_at_once(self) -> bool:
+        """True if all bytes are read at the end: the answer is not streamed."""
+        return self._source.framing == BodyParser.framing
 
     @property
     def waiting_bytes(self) -> int:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from penstock._inspector.api_router import encode_redacted
 from penstock._inspector.kept_turn import KeptTurn
-from penstock._inspector.request_pieces import join_request, split_request
+from penstock._inspector.request_pieces import join_request, read_short_texts, split_request
 from penstock._inspector.turn_texts import read_redacted_answer
 from penstock._inspector.work_pace import CpuUse, WorkPace
 from penstock._redaction import MARK, redact_bytes
@@ -337,6 +337,9 @@ def encode_turn(turn: KeptTurn, secrets: tuple[str, ...]) -> KeptTurnRow:
     answer = read_redacted_answer(turn, data, secrets, is_redacted=True)
     if answer is not None:
         request.append(answer)
+    texts = read_short_texts(template)
+    if texts:
+        request.append(TextPiece(texts, JSON))  # to be searched only
     paths = [request]
     for attempt in turn.attempts:
         split = split_request(redact_bytes(attempt.body.encode("utf-8", "replace"), secrets))
