@@ -166,6 +166,48 @@ def test_an_answer_that_was_not_streamed_is_not_streamed_in_another_protocol(ope
         expect(opened.locator(".compare-message .ending-finish")).to_have_count(2)
 
 
+def hold_requests(page: Page, address: str) -> list[Route]:
+    """Requests to an address, which wait until the test continues them."""
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route(address, hold)
+    return held
+
+
+def test_an_answer_about_another_request_comes_too_late(opened: Page, gateway: Inspected) -> None:
+    slow, fast = (
+        ask(gateway, messages=[{"role": "user", "content": words}]) for words in ("The slow one", "The fast one")
+    )
+    held = hold_requests(opened, f"**/inspector/turns/{slow}")
+    opened.goto(f"{gateway.url}/#/send/{slow}")
+    expect(opened.get_by_text("Loading the request")).to_be_visible()
+    opened.goto(f"{gateway.url}/#/send/{fast}")
+    expect(editor(opened)).to_contain_text("The fast one")
+    with opened.expect_response(f"**/inspector/turns/{slow}"):
+        held[0].continue_()
+    opened.get_by_label("Model", exact=True).select_option("replay/reasoning")
+    expect(editor(opened)).to_contain_text('"replay/reasoning"')
+    expect(editor(opened)).to_contain_text("The fast one")
+
+
+def test_a_request_that_is_sent_moves_nobody_who_has_left(opened: Page, gateway: Inspected) -> None:
+    turn = ask(gateway)
+    held = hold_requests(opened, "**/v1/chat/completions")
+    opened.goto(f"{gateway.url}/#/send/{turn}")
+    expect(editor(opened)).to_contain_text("How long does it take?")
+    opened.get_by_role("button", name="Send", exact=True).click()
+    expect(opened.get_by_role("button", name="Sending")).to_be_visible()
+    opened.get_by_role("link", name="Usage").click()
+    with opened.expect_response("**/v1/chat/completions") as answered:
+        held[0].continue_()
+    answered.value.finished()
+    opened.evaluate("new Promise(requestAnimationFrame)")
+    assert opened.url.endswith("#/usage")
+
+
 def test_headers_that_change_the_meaning_are_sent_again_or_named(opened: Page, gateway: Inspected) -> None:
     body = {"model": "replay/text", "max_tokens": 9, "stream": True, "messages": [{"role": "user", "content": "hi"}]}
     beta, own = {"anthropic-beta": "context-1m"}, {"x-penstock-strict": "false"}
@@ -213,12 +255,7 @@ def test_a_long_request_is_whole_in_the_editor_and_short_while_that_is_loaded(
 ) -> None:
     """A text box with a megabyte would take seconds to be laid out."""
     turn = ask(gateway, messages=[{"role": "user", "content": f"{'wide water ' * 10_000}the end"}])
-    held: list[Route] = []
-
-    def hold(route: Route) -> None:
-        held.append(route)
-
-    opened.route("**/assets/editor-*.js", hold)
+    held = hold_requests(opened, "**/assets/editor-*.js")
     opened.goto(f"{gateway.url}/#/send/{turn}")
     box = opened.get_by_label("The request's body")
     expect(box).to_have_attribute("readonly", "")

@@ -283,6 +283,20 @@ def test_the_field_for_a_key_has_the_focus(page: Page, running: Inspected, probl
 # ── logs ──────────────────────────────────────────────────────────────────────────────────────────
 
 
+def test_older_rows_of_the_audit_log_stay_when_new_ones_come(page: Page, running: Inspected) -> None:
+    for number in range(120):
+        ask(running, "keys/user", "PATCH", limits={"day_cost": number + 1})
+    open_tab(page, running, SEER, "Audit log")
+    rows = page.get_by_role("table", name="Changes").locator("tbody tr")
+    expect(rows).to_have_count(100)
+    page.get_by_role("button", name="Show older rows").click()
+    expect(rows.nth(119)).to_be_visible()
+    before = rows.count()
+    ask(running, "keys/user", "PATCH", limits={"day_cost": 999})
+    page.evaluate("dispatchEvent(new Event('focus'))")
+    expect(rows).to_have_count(before + 1)
+
+
 def test_the_audit_log_is_downloaded_whole(page: Page, running: Inspected) -> None:
     for number in range(3):
         ask(running, "keys/user", "PATCH", limits={"day_cost": number + 1})

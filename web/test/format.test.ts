@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { describeContext, type Step } from "../src/runs/sessions.ts";
 import { partialNote } from "../src/streams/listing.ts";
-import { formatMany, formatManyShort, formatSentence } from "../src/ui/format.ts";
+import { formatDuration, formatMany, formatManyShort, formatSentence } from "../src/ui/format.ts";
 
 test("one thing, several things", () => {
   assert.deepEqual(
@@ -11,6 +11,11 @@ test("one thing, several things", () => {
     ["0 tokens", "1 token", "2 tokens", "1,204 tokens"],
   );
   assert.equal(formatMany(2, "try", "tries"), "2 tries");
+});
+
+test("a minute has sixty seconds", () => {
+  const shown = [0.0004, 9.5, 99.9, 100, 119.6, 3600].map(formatDuration);
+  assert.deepEqual(shown, ["0 ms", "9.50 s", "99.9 s", "1 min 40 s", "2 min 0 s", "60 min 0 s"]);
 });
 
 test("large counts are short", () => {

@@ -45,6 +45,7 @@ test("news are above the history, updates change known rows only, and rows that 
   assert.deepEqual(ids(liveRows(now, "broken", true)), []);
   assert.deepEqual(ids(liveRows(now, "running", true)), ["b"]);
   assert.deepEqual(liveRows(now, "all", false), []);
+  assert.deepEqual(ids(liveRows(now, "running", false)), ["b"]); // they are nowhere else
   assert.deepEqual(withNews(now, [], [], ["b"]).live, []);
 });
 

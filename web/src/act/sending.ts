@@ -39,13 +39,17 @@ function change(id: string, fields: Partial<Draft>): void {
   if (draft.value?.id === id) draft.value = { ...draft.value, ...fields };
 }
 
+let wanted = ""; // the turn whose request is asked for: answers about others come too late
+
 /** Loads the request of a turn, unless it is being edited already. */
 export async function openDraft(id: string): Promise<void> {
+  wanted = id;
   if (draft.value?.id === id) return;
   draft.value = null;
   draftError.value = "";
   try {
     const trace = await askJson<Trace>(`/inspector/turns/${encodeURIComponent(id)}`);
+    if (wanted !== id) return;
     const { request, row } = trace;
     const lost = explainUnsendable(trace);
     if (lost || !row) {
@@ -53,13 +57,14 @@ export async function openDraft(id: string): Promise<void> {
       return;
     }
     const headers = await askJson<MeaningHeaders>(`/inspector/turns/${encodeURIComponent(id)}/headers`);
+    if (wanted !== id) return;
     const text = indentJson(request);
     const original = { protocol: row.protocol, text, headers };
     const fresh = { converted: "", notes: [], state: "editing", error: "", refused: "" } as const;
     const { protocol, asked: model, stream } = row;
     draft.value = { ...fresh, id, row, original, protocol, model, stream, text, notes: [] };
   } catch (error) {
-    draftError.value = explain(error);
+    if (wanted === id) draftError.value = explain(error);
   }
 }
 
@@ -128,11 +133,12 @@ async function target(now: Draft): Promise<[string, Record<string, string>]> {
   return [own ? row.route : made.path, headers];
 }
 
-/** Sends the request. The new turn opens beside the old one as soon as its answer begins. */
+/** Sends the request. The new turn opens beside the old one as soon as its answer begins, if one still waits for it. */
 export async function sendDraft(): Promise<void> {
   const now = draft.value;
   if (now?.state !== "editing") return;
   change(now.id, { state: "sending", error: "", refused: "" });
+  const here = location.hash;
   try {
     const [path, headers] = await target(now);
     if (key.value) headers.authorization = `Bearer ${key.value}`;
@@ -145,7 +151,7 @@ export async function sendDraft(): Promise<void> {
     }
     void drain(response);
     change(now.id, { state: "editing" });
-    if (id) location.hash = compareAddress(now.id, id);
+    if (id && location.hash === here) location.hash = compareAddress(now.id, id);
   } catch (error) {
     change(now.id, { state: "editing", error: explain(error) });
   }

@@ -1,5 +1,5 @@
 // Who changed what, the newest first.
-import { useState } from "preact/hooks";
+import { useCallback, useState } from "preact/hooks";
 import { save } from "../file/saving.ts";
 import { formatMany } from "../ui/format.ts";
 import { Sheet } from "../ui/Sheet.tsx";
@@ -7,28 +7,16 @@ import { type AuditRow, askAdmin, describe, type Page, type RecordChange } from 
 import { auditFile, describeChange } from "./describeAudit.ts";
 import { useRows } from "./useRows.ts";
 
-const load = () => askAdmin<Page<AuditRow>>("audit?limit=100");
+const SHOWN = 100; // rows at first, and with each click
+const MOST_SHOWN = 1000;
 const MOST_PAGES = 200; // of a download: 200,000 rows
 
 export function AuditLog() {
+  const [limit, setLimit] = useState(SHOWN);
+  const load = useCallback(() => askAdmin<Page<AuditRow>>(`audit?limit=${limit}`), [limit]);
   const { rows, error, refresh } = useRows(load);
-  const [older, setOlder] = useState<Page<AuditRow> | null>(null);
   const [problem, setProblem] = useState("");
   const [status, setStatus] = useState("");
-  const next = (older ?? rows)?.next ?? null;
-  const more = async () => {
-    try {
-      const found = await askAdmin<Page<AuditRow>>(`audit?limit=100&before=${next}`);
-      setOlder({ data: [...(older?.data ?? []), ...found.data], next: found.next });
-      setProblem("");
-    } catch (why) {
-      setProblem(describe(why));
-    }
-  };
-  const again = () => {
-    setOlder(null);
-    refresh();
-  };
   const download = async () => {
     setStatus("Reading…");
     try {
@@ -44,7 +32,7 @@ export function AuditLog() {
   return (
     <section aria-label="Audit log" class="admin-pane">
       <div class="admin-tools">
-        <button type="button" onClick={again}>
+        <button type="button" onClick={refresh}>
           Refresh
         </button>
         <button type="button" onClick={() => void download()}>
@@ -60,12 +48,13 @@ export function AuditLog() {
         </p>
       )}
       {rows && rows.data.length === 0 && <p class="soft">No changes yet.</p>}
-      {rows && rows.data.length > 0 && <Rows rows={[...rows.data, ...(older?.data ?? [])]} />}
-      {rows && next !== null && (
-        <button type="button" onClick={more}>
+      {rows && rows.data.length > 0 && <Rows rows={rows.data} />}
+      {rows && rows.next !== null && limit < MOST_SHOWN && (
+        <button type="button" onClick={() => setLimit(limit + SHOWN)}>
           Show older rows
         </button>
       )}
+      {rows && rows.next !== null && limit >= MOST_SHOWN && <p class="soft">A download has the older rows too.</p>}
     </section>
   );
 }

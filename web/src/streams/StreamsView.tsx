@@ -18,7 +18,7 @@ import { visibleText } from "../ui/visibleText.ts";
 import { ColumnMenu } from "./ColumnMenu.tsx";
 import { loadSettings } from "./columnSettings.ts";
 import { LIST_COLUMNS } from "./columns.tsx";
-import { countSets, type Listing, liveRows, rowAt, STATE_SETS, type StateSet } from "./listing.ts";
+import { countSets, isRunning, type Listing, liveRows, rowAt, STATE_SETS, type StateSet } from "./listing.ts";
 import {
   begun,
   link,
@@ -130,7 +130,7 @@ export function StreamsView() {
       ) : (
         <Nothing filtered={q !== "" || set !== "all"} />
       )}
-      <Foot now={now} count={count} fresh={byTime ? 0 : now.live.length} />
+      <Foot now={now} set={set} count={count} fresh={byTime ? 0 : now.live.filter((row) => !isRunning(row)).length} />
       {helping && (
         <QueryHelp
           onClose={() => setHelping(false)}
@@ -235,12 +235,12 @@ function Nothing({ filtered }: { filtered: boolean }) {
 
 const LINKS = { open: "live", connecting: "connecting …", lost: "connection lost" };
 
-function Foot({ now, count, fresh }: { now: Listing; count: number; fresh: number }) {
+function Foot({ now, set, count, fresh }: { now: Listing; set: StateSet; count: number; fresh: number }) {
   const state = link.value;
   const recording = about.value?.recording.on;
   const isUnreadable = unreadable.value && count > 0;
   const found = Object.values(now.states).reduce((sum, each) => sum + each, 0);
-  const more = now.requests - found; // a row may stand for many refused requests
+  const more = set === "all" || set === "broken" ? now.requests - found : 0; // a row may stand for many refused requests
   return (
     <footer class="streams-foot">
       <span class={`live ${paused.value ? "stopped" : state}`} role="status">

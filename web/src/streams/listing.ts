@@ -138,9 +138,9 @@ export function countSets({ states, live }: Listing): Record<StateSet, number> {
   return counts;
 }
 
-/** The turns above the history that are shown: none while the list is sorted by something else than time. */
+/** The turns above the history that are shown. While the list is sorted by something else than time: no other than running. */
 export function liveRows({ live }: Listing, set: string, byTime: boolean): Row[] {
-  if (!byTime) return [];
+  if (!byTime && set !== "running") return [];
   return set === "all" ? live : live.filter((row) => setOf(row) === set);
 }
 

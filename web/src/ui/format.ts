@@ -35,7 +35,8 @@ export function formatDuration(seconds: number | null): string {
   if (seconds === null) return NOTHING;
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 100) return `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`;
-  return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+  const whole = Math.round(seconds);
+  return `${Math.floor(whole / 60)} min ${whole % 60} s`;
 }
 
 export function formatRate(rate: number | null): string {
