@@ -15,7 +15,7 @@ from tests.inspector.axe import serious
 from tests.inspector.conftest import inspected
 from tests.inspector.sample_turns import wired
 from tests.inspector.tab_store import wait_until_stored
-from tests.inspector.try_page import choose_model, open_try_view, send_and_wait, wait_for_answer
+from tests.inspector.try_page import choose_model, open_try_view, send_and_wait, send_message, wait_for_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -163,3 +163,55 @@ def test_results_of_calls_are_written_and_sent(opened: Page, gateway: Inspected)
     sent = upstream(gateway)["messages"]
     assert [row["content"] for row in sent if row["role"] == "tool"] == [f"reading {n}" for n in range(count)]
     assert sent[1]["tool_calls"][0]["id"] == sent[2]["tool_call_id"]
+
+
+def test_a_message_without_an_answer_is_back_in_the_box(opened: Page, gateway: Inspected, problems: list[str]) -> None:
+    choose_model(opened, "openai-chat/tools")
+    send_and_wait(opened, "Look at the gauges")
+    count = opened.locator(".tool-result textarea").count()
+    assert count > 0
+    image: Any = {"name": "dot.png", "mimeType": "image/png", "buffer": PNG}
+    opened.get_by_label("Images").set_input_files([image])
+    opened.locator(".composer-images img").wait_for()
+    for number in range(count):
+        opened.locator(".tool-result textarea").nth(number).fill(f"reading {number}")
+    choose_model(opened, "nobody/nothing")
+    send_message(opened, "And the valve?")
+    opened.get_by_role("alert").wait_for()
+    _expect_message(opened, "And the valve?", count)
+    choose_model(opened, "anthropic/live-interleaved")
+    opened.get_by_role("button", name="Send", exact=True).click()
+    opened.locator(".exchange").last.locator(".thinking").wait_for()
+    expect(opened.locator(".tool-result")).to_have_count(0)
+    opened.get_by_role("button", name="Stop").click()
+    opened.get_by_text("You stopped it.").wait_for()
+    expect(opened.get_by_role("button", name="Send", exact=True)).to_be_visible()
+    _expect_message(opened, "And the valve?", count)
+    choose_model(opened, "openai-chat/text")
+    opened.get_by_role("button", name="Send", exact=True).click()
+    wait_for_answer(opened, 2)
+    roles = [row["role"] for row in upstream(gateway)["messages"]]
+    assert roles == ["user", "assistant", *["tool"] * count, "user"]
+    expect(opened.get_by_label("Your message")).to_have_value("")
+    assert all("404" in problem for problem in problems)
+    problems.clear()
+
+
+def _expect_message(page: Page, text: str, results: int) -> None:
+    """The box has this text, an image and that many results."""
+    expect(page.get_by_label("Your message")).to_have_value(text)
+    expect(page.locator(".composer-images img")).to_have_count(1)
+    boxes = page.locator(".tool-result textarea")
+    expect(boxes).to_have_count(results)
+    assert [box.input_value() for box in boxes.all()] == [f"reading {number}" for number in range(results)]
+
+
+def test_a_message_without_an_answer_outlives_a_reload(opened: Page, problems: list[str]) -> None:
+    choose_model(opened, "nobody/nothing")
+    send_message(opened, "Hello?")
+    opened.get_by_role("alert").wait_for()
+    wait_until_stored(opened, "JSON.stringify(value).includes('\"failed\"')")
+    opened.reload()
+    expect(opened.get_by_label("Your message")).to_have_value("Hello?")
+    assert all("404" in problem for problem in problems)
+    problems.clear()

@@ -13,7 +13,7 @@ from penstock._gateway.keys import hash_key
 from tests.inspector.axe import serious
 from tests.inspector.conftest import inspected
 from tests.inspector.sample_turns import wired
-from tests.inspector.try_page import choose_model, open_try_view, send_message, wait_for_answer
+from tests.inspector.try_page import choose_model, hold_first, open_try_view, send_message, wait_for_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -191,3 +191,53 @@ def test_both_themes(opened: Page) -> None:
     opened.locator(".prompts button").first.click()
     wait_for_answer(opened)
     assert serious(opened) == []
+
+
+def test_a_message_is_accepted_before_the_events_of_the_last_answer_are_there(opened: Page, gateway: Inspected) -> None:
+    held = hold_first(opened, "**/follow")
+    choose_model(opened, "openai-chat/text")
+    send_message(opened, "Alpha")
+    expect(opened.get_by_role("button", name="Send", exact=True)).to_be_visible()
+    expect(opened.get_by_role("status").filter(has_text="The answer is complete.")).to_have_count(1)
+    send_message(opened, "Beta")
+    expect(opened.locator(".said")).to_have_text(["Alpha", "Beta"])
+    wait_for_answer(opened, 2)
+    sent = gateway.up.requests[-1].json["messages"]
+    assert [row["role"] for row in sent] == ["user", "assistant", "user"]
+    assert sent[1]["content"]
+    assert len(held) == 1
+    held[0].abort()
+
+
+def test_a_new_conversation_aborts_what_is_being_sent(opened: Page, gateway: Inspected) -> None:
+    held = hold_first(opened, "**/inspector/convert?**")
+    before = len(gateway.up.requests)
+    choose_model(opened, "openai-chat/text")
+    with opened.expect_request("**/inspector/convert?**"):
+        send_message(opened, "Alpha")
+    opened.get_by_role("button", name="New conversation").click()
+    send_message(opened, "Beta")
+    expect(opened.locator(".said")).to_have_text(["Beta"])
+    with opened.expect_response(held[0].request.url):
+        held[0].continue_()
+    wait_for_answer(opened)
+    assert [row["content"] for row in gateway.up.requests[-1].json["messages"]] == ["Beta"]
+    assert len(gateway.up.requests) == before + 1
+    expect(opened.locator(".said")).to_have_text(["Beta"])
+    expect(opened.get_by_label("Your message")).to_have_value("")
+
+
+def test_the_box_for_a_model_holds_what_is_typed(opened: Page) -> None:
+    opened.get_by_label("Model", exact=True).select_option("")
+    box = opened.get_by_label("Name of the model")
+    box.press_sequentially("replay/text-2025")  # replay/text is in the list
+    expect(box).to_have_value("replay/text-2025")
+    opened.reload()
+    expect(box).to_have_value("replay/text-2025")
+    box.fill("")
+    expect(box).to_have_value("")
+    box.press_sequentially("replay/text")
+    expect(box).to_have_value("replay/text")
+    expect(opened.locator(".welcome code").first).to_have_text("replay/text")
+    opened.get_by_label("Model", exact=True).select_option("replay/reasoning")
+    expect(box).to_have_count(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
 
 def open_try_view(page: Page, url: str) -> Page:
@@ -34,3 +34,14 @@ def send_and_wait(page: Page, text: str, count: int = 1) -> None:
     """Send the message number `count` of a conversation, and wait for its answer."""
     send_message(page, text)
     wait_for_answer(page, count)
+
+
+def hold_first(page: Page, url: str) -> list[Route]:
+    """Hold back the first request to an address until the test continues or aborts it."""
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route(url, hold, times=1)
+    return held

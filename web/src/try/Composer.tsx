@@ -2,41 +2,46 @@
 // answer. If the last answer has called tools, their results are written here too.
 import { useRef, useState } from "preact/hooks";
 import { Icon } from "../ui/Icon.tsx";
-import { openCalls, type ToolResult } from "./history.ts";
-import { type Exchange, type Message, opening, writing } from "./session.ts";
+import { callsToAnswer, type ToolResult } from "./history.ts";
+import { attachedImages, clearMessage, type Exchange, type Message, opening, resultTexts, writing } from "./session.ts";
 
 interface Props {
   busy: boolean;
-  last: Exchange | undefined;
-  onSend: (message: Message) => void;
+  exchanges: Exchange[];
+  /** Returns whether the message was accepted. */
+  onSend: (message: Message) => boolean;
   onStop: () => void;
 }
 
 const MOST_IMAGES = 8;
 const LARGEST_IMAGE = 8 * 1024 * 1024; // bytes
 
-export function Composer({ busy, last, onSend, onStop }: Props) {
-  const [images, setImages] = useState<string[]>([]);
-  const [results, setResults] = useState<Record<string, string>>({});
+export function Composer({ busy, exchanges, onSend, onStop }: Props) {
   const [problem, setProblem] = useState("");
-  const calls = last?.state === "done" ? openCalls(last.events) : [];
+  const images = attachedImages.value;
+  const results = resultTexts.value;
+  const calls = callsToAnswer(exchanges);
   const answered = calls.flatMap(({ id, name }): ToolResult[] =>
     results[id] ? [{ id, name, text: results[id] }] : [],
   );
   const text = writing.value;
-  const continues = !last && opening.value !== null; // the messages of an opened turn may be enough
+  const continues = exchanges.length === 0 && opening.value !== null; // the messages of an opened turn may be enough
   const sendable = text.trim() !== "" || images.length > 0 || answered.length > 0 || continues;
   const submit = () => {
     if (busy || !sendable) return;
-    onSend({ said: text.trim(), images, results: answered });
-    writing.value = "";
-    setImages([]);
-    setResults({});
+    if (onSend({ said: text.trim(), images, results: answered })) clearMessage();
+  };
+  const stopped = (event: Event) => {
+    event.preventDefault(); // the same element may be the Send button before the click is over
+    onStop();
   };
   const addFiles = async (files: readonly File[]) => {
     const { read, refused } = await readImages(files);
-    setImages((old) => [...old, ...read].slice(0, MOST_IMAGES));
+    attachedImages.value = [...attachedImages.value, ...read].slice(0, MOST_IMAGES);
     setProblem(refused);
+  };
+  const removeImage = (index: number) => {
+    attachedImages.value = images.filter((_, other) => other !== index);
   };
   return (
     <form
@@ -53,21 +58,29 @@ export function Composer({ busy, last, onSend, onStop }: Props) {
             rows={1}
             class="mono"
             value={results[id] ?? ""}
-            onInput={(event) => setResults({ ...results, [id]: event.currentTarget.value })}
+            onInput={(event) => {
+              resultTexts.value = { ...results, [id]: event.currentTarget.value };
+            }}
           />
         </label>
       ))}
-      <Images images={images} onRemove={(index) => setImages(images.filter((_, other) => other !== index))} />
+      <Images images={images} onRemove={removeImage} />
       {problem && <p class="send-error">{problem}</p>}
       <div class="composer-line">
         <MessageBox onSubmit={submit} onFiles={addFiles} busy={busy} onStop={onStop} />
         <ImageButton onFiles={addFiles} />
         {busy ? (
-          <button type="button" class="composer-stop" onClick={onStop}>
+          <button type="button" class="composer-stop" onClick={stopped}>
             <Icon name="close" /> Stop
           </button>
         ) : (
-          <button type="submit" class="main" disabled={!sendable}>
+          // The second click of a double click on Stop must not send the message again.
+          <button
+            type="submit"
+            class="main"
+            disabled={!sendable}
+            onClick={(event) => event.detail > 1 && event.preventDefault()}
+          >
             Send
           </button>
         )}

@@ -1,5 +1,6 @@
 // The choice of a model: a list by provider, and a place for any other name: an alias, or a model that no list has.
 import { useId, useState } from "preact/hooks";
+import { typedModel } from "./typedModel.ts";
 
 interface Props {
   models: { id: string; provider: string }[];
@@ -10,11 +11,12 @@ interface Props {
 export function ModelChoice({ models, chosen, onChoose }: Props) {
   const id = useId();
   const listed = models.some((model) => model.id === chosen);
-  const [asked, setAsked] = useState(false);
-  const other = asked || (models.length > 0 && !listed && chosen !== "");
+  const [typed, setTyped] = useState<string | null>(null); // null: a model of the list, or one that was chosen before
+  const shown = typedModel(typed, chosen, listed);
+  const other = shown !== null || (models.length > 0 && !listed && chosen !== "");
   const providers = [...new Set(models.map(({ provider }) => provider))];
   const pick = (value: string) => {
-    setAsked(value === "");
+    setTyped(value === "" ? "" : null);
     if (value) onChoose(value);
   };
   return (
@@ -39,8 +41,11 @@ export function ModelChoice({ models, chosen, onChoose }: Props) {
           aria-label="Name of the model"
           placeholder="provider/model"
           spellcheck={false}
-          value={listed ? "" : chosen}
-          onInput={(event) => onChoose(event.currentTarget.value.trim())}
+          value={shown ?? chosen}
+          onInput={(event) => {
+            setTyped(event.currentTarget.value);
+            onChoose(event.currentTarget.value.trim());
+          }}
         />
       )}
     </div>

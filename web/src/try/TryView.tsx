@@ -15,6 +15,7 @@ import { ModelChoice } from "./ModelChoice.tsx";
 import { RawPane } from "./RawPane.tsx";
 import { SettingsPane } from "./SettingsPane.tsx";
 import {
+  isBusy,
   type Message,
   openError,
   opening,
@@ -36,7 +37,7 @@ export function TryView() {
   const [way, setWay] = useState(() => protocolOf(remembered(WAY)));
   const models = about.value?.models ?? [];
   const chosen = model || firstModel(models, "");
-  const busy = talk.value.some(({ state }) => state === "sending" || state === "streaming");
+  const busy = isBusy();
   useKeys("Try it", [{ keys: ["Escape"], label: "Stop the answer", run: stop }], busy);
   const chooseWay = (id: string) => {
     setWay(protocolOf(id));
@@ -47,10 +48,10 @@ export function TryView() {
     remember(MODEL, id);
   };
   useStart(chooseModel, chooseWay);
-  const say = (message: Message) => void send(message, chosen, way);
+  const say = (message: Message) => send(message, chosen, way);
   const prompt = (said: string, other = chosen) => {
     if (other !== chosen) chooseModel(other);
-    void send({ said, images: [], results: [] }, other, way);
+    send({ said, images: [], results: [] }, other, way);
   };
   const packaged = models.map(({ id }) => id).filter((id) => id.startsWith("replay/"));
   const empty = talk.value.length === 0 && !opening.value;
@@ -73,7 +74,7 @@ export function TryView() {
         <div class="try-left">
           <OpenedTurn />
           <Conversation exchanges={talk.value} model={chosen} way={way} packaged={packaged} onPrompt={prompt} />
-          <Composer busy={busy} last={talk.value.at(-1)} onSend={say} onStop={stop} />
+          <Composer busy={busy} exchanges={talk.value} onSend={say} onStop={stop} />
         </div>
         <RawPane exchange={talk.value.at(-1) ?? null} />
       </div>

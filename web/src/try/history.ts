@@ -19,6 +19,13 @@ export interface Said {
   events: Event[];
 }
 
+/** An exchange and how it stands. */
+export interface Ending extends Said {
+  state: "sending" | "streaming" | "done" | "stopped" | "failed";
+  /** Milliseconds in all; null until all events are known. */
+  took: number | null;
+}
+
 interface Call {
   id: string;
   name: string;
@@ -49,13 +56,33 @@ export function askedMessages({ said, images, results }: Omit<Said, "events">): 
   return messages;
 }
 
+/** Whether an exchange is over and its answer has neither text nor calls that can be answered. */
+function isEmpty({ state, took, events }: Ending): boolean {
+  const over = state === "failed" || state === "stopped" || took !== null;
+  return over && !textOf(events) && (state !== "done" || openCalls(events).length === 0);
+}
+
+/** Whether a message got no answer, so that it must be sent again. */
+export function isUnanswered(exchange: Ending): boolean {
+  return isEmpty(exchange) && (exchange.state !== "done" || exchange.events.some(({ type }) => type === "fault"));
+}
+
+/** The calls that the next message can answer: those of the last exchange that is not empty. */
+export function callsToAnswer(exchanges: readonly Ending[]): Call[] {
+  const last = exchanges.findLast((exchange) => !isEmpty(exchange));
+  return last?.state === "done" ? openCalls(last.events) : [];
+}
+
 /** All messages before the next one. An exchange without an answer is left out, and calls without a result too. */
 export function spokenMessages(exchanges: readonly Said[], next: readonly ToolResult[]): ChatMessage[] {
-  return exchanges.flatMap((exchange, index) => {
-    const answered = new Set((exchanges[index + 1]?.results ?? next).map(({ id }) => id));
+  const spoken: ChatMessage[] = [];
+  let results = next; // of the next message that is sent along
+  for (const exchange of exchanges.toReversed()) {
+    const answered = new Set(results.map(({ id }) => id));
     const calls = openCalls(exchange.events).filter(({ id }) => answered.has(id));
     const text = textOf(exchange.events);
-    if (!text && calls.length === 0) return [];
+    if (!text && calls.length === 0) continue;
+    results = exchange.results;
     const answer: ChatMessage = { role: "assistant", content: text || null };
     if (calls.length) {
       answer.tool_calls = calls.map(({ id, name, json }) => ({
@@ -64,6 +91,7 @@ export function spokenMessages(exchanges: readonly Said[], next: readonly ToolRe
         function: { name, arguments: json || "{}" },
       }));
     }
-    return [...askedMessages(exchange), answer];
-  });
+    spoken.unshift(...askedMessages(exchange), answer);
+  }
+  return spoken;
 }

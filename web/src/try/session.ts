@@ -10,17 +10,16 @@ import { key } from "../api/key.ts";
 import type { Additions, Event, Trace } from "../api/types.ts";
 import { begun } from "../streams/live.ts";
 import { forgetValue, keepValue, readValue } from "../ui/tabStore.ts";
-import { askedMessages, type Said, spokenMessages, type ToolResult } from "./history.ts";
+import { askedMessages, type Ending, isUnanswered, spokenMessages, type ToolResult } from "./history.ts";
 import { describeRefusal } from "./refusals.ts";
 import { type ChatMessage, chatBody, NO_SETTINGS, settingsFrom, type TrySettings } from "./settings.ts";
 
-export interface Exchange extends Said {
+export interface Exchange extends Ending {
   number: number;
   model: string;
   way: ClientProtocol;
   /** The request as it was sent; null until the gateway has converted it. */
   asked: ConvertedRequest | null;
-  state: "sending" | "streaming" | "done" | "stopped" | "failed";
   /** The turn's name in the inspector. */
   id: string;
   status: number;
@@ -28,9 +27,8 @@ export interface Exchange extends Said {
   events: Event[];
   raw: string;
   bytes: number;
-  /** Milliseconds: to the first byte, and in all. */
+  /** Milliseconds to the first byte. */
   first: number | null;
-  took: number | null;
 }
 
 /** Messages before the first exchange: of a turn that was opened here. */
@@ -46,6 +44,10 @@ export const settings = signal<TrySettings>(NO_SETTINGS);
 export const opening = signal<Opened | null>(null);
 /** What stands in the box where one writes. */
 export const writing = signal("");
+/** Images that will be sent with it, as data: addresses. */
+export const attachedImages = signal<string[]>([]);
+/** Results of calls that will be sent with it, by the id of the call. */
+export const resultTexts = signal<Record<string, string>>({});
 /** Why a turn cannot be opened here. */
 export const openError = signal("");
 
@@ -61,7 +63,10 @@ interface Kept {
   opening: Opened | null;
 }
 
-let abort: AbortController | null = null;
+/** One for each exchange that is not over, the newest last: an answer may be complete before all its events are. */
+let running: AbortController[] = [];
+/** Resolves when all events of the newest exchange are known. */
+let settled = Promise.resolve();
 let numbers = 0;
 let restored = false;
 
@@ -76,6 +81,8 @@ export async function restore(): Promise<void> {
   settings.value = { ...NO_SETTINGS, ...kept.settings };
   opening.value = kept.opening;
   numbers = Math.max(0, ...kept.exchanges.map(({ number }) => number + 1));
+  const last = talk.value.at(-1);
+  if (last && isUnanswered(last)) putBack(last);
 }
 
 function keep(): void {
@@ -101,16 +108,48 @@ function watching(): Promise<void> {
   });
 }
 
+/** Resolves or rejects as `promise` does, and rejects as soon as `signal` fires. */
+function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    if (signal.aborted) reject(signal.reason);
+    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+    promise.then(resolve, reject);
+  });
+}
+
+/** Whether an answer is awaited or coming. */
+export function isBusy(): boolean {
+  return talk.value.some(({ state }) => state === "sending" || state === "streaming");
+}
+
+/** Stops the newest answer. */
 export function stop(): void {
-  abort?.abort();
+  running.at(-1)?.abort();
+}
+
+/** Empties the box where one writes. */
+export function clearMessage(): void {
+  writing.value = "";
+  attachedImages.value = [];
+  resultTexts.value = {};
+}
+
+/** Puts a message that got no answer back into the box, beside what was written since. */
+function putBack({ said, images, results }: Message): void {
+  if (!writing.value.trim()) writing.value = said;
+  if (attachedImages.value.length === 0) attachedImages.value = images;
+  const texts = Object.fromEntries(results.map(({ id, text }) => [id, text]));
+  resultTexts.value = { ...texts, ...resultTexts.value };
 }
 
 /** Begins a new conversation; the settings stay. */
 export function startAnew(): void {
-  stop();
+  for (const one of running) one.abort();
+  running = [];
+  settled = Promise.resolve();
   talk.value = [];
   opening.value = null;
-  writing.value = "";
+  clearMessage();
   keep();
 }
 
@@ -152,29 +191,49 @@ export interface Message {
   results: ToolResult[];
 }
 
-export async function send(message: Message, model: string, way: ClientProtocol): Promise<void> {
-  if (abort) return;
-  const before = [...(opening.value?.messages ?? []), ...spokenMessages(talk.value, message.results)];
-  const body = chatBody(model, settings.value, [...before, ...askedMessages(message)]);
+/** Sends a message. Returns false, and does nothing, while an answer is awaited or coming. */
+export function send(message: Message, model: string, way: ClientProtocol): boolean {
+  if (isBusy()) return false;
   const now: Exchange = {
     ...{ number: numbers++, ...message, model, way, asked: null, state: "sending", id: "", status: 0, error: "" },
     ...{ events: [], raw: "", bytes: 0, first: null, took: null },
   };
   talk.value = [...talk.value, now];
-  abort = new AbortController();
-  const sent = performance.now();
+  settled = run(now, settled);
+  return true;
+}
+
+/** Sends an exchange as soon as the answer before it is known whole, and reads its answer. Never rejects. */
+async function run(now: Exchange, before: Promise<void>): Promise<void> {
+  const abort = new AbortController();
+  const { signal } = abort;
+  const chosen = settings.value;
+  running.push(abort);
+  let sent = performance.now();
   try {
-    await watching();
-    now.asked = await convertRequest(JSON.stringify(body), { from: "openai-chat", to: way.id, model, stream: true });
-    await new Running(now, now.asked, performance.now(), abort.signal).go();
+    await unlessAborted(before, signal);
+    const body = chatBody(now.model, chosen, messagesOf(now));
+    sent = performance.now();
+    await unlessAborted(watching(), signal);
+    const options = { from: "openai-chat", to: now.way.id, model: now.model, stream: true };
+    now.asked = await unlessAborted(convertRequest(JSON.stringify(body), options), signal);
+    await new Running(now, now.asked, performance.now(), signal).go();
   } catch (error) {
-    const stopped = abort.signal.aborted;
+    const stopped = signal.aborted;
     Object.assign(now, { state: stopped ? "stopped" : "failed", error: stopped ? "" : explain(error) });
   } finally {
-    abort = null;
+    running = running.filter((one) => one !== abort);
     now.took = performance.now() - sent;
-    redraw(now, keep);
+    show([now]);
+    if (talk.value.at(-1)?.number === now.number && isUnanswered(now)) putBack(now);
+    keep();
   }
+}
+
+/** All messages of a request: those of the turn that was opened, of the exchanges before, and its own. */
+function messagesOf(now: Exchange): ChatMessage[] {
+  const earlier = talk.value.filter(({ number }) => number < now.number);
+  return [...(opening.value?.messages ?? []), ...spokenMessages(earlier, now.results), ...askedMessages(now)];
 }
 
 /** The protocol of a name; the first one if there is none. */
@@ -184,19 +243,26 @@ export function protocolOf(id: string): ClientProtocol {
   return found;
 }
 
-let waiting = false;
+const changed = new Set<Exchange>();
 
 /** Shows how an exchange stands: once a frame at most, however fast a stream comes. */
-function redraw(now: Exchange, then?: () => void): void {
-  if (waiting && !then) return;
-  waiting = true;
+function redraw(now: Exchange): void {
+  const waiting = changed.size > 0;
+  changed.add(now);
+  if (waiting) return;
   const draw = () => {
-    waiting = false;
-    talk.value = talk.value.map((one) => (one.number === now.number ? { ...now } : one));
-    then?.();
+    show([...changed]);
+    changed.clear();
   };
   if (document.hidden) setTimeout(draw);
   else requestAnimationFrame(draw);
+}
+
+function show(exchanges: readonly Exchange[]): void {
+  talk.value = talk.value.map((one) => {
+    const now = exchanges.find(({ number }) => number === one.number);
+    return now ? { ...now } : one;
+  });
 }
 
 class Running {
@@ -278,7 +344,8 @@ class Running {
   async #trace(): Promise<void> {
     if (this.#now.bytes === 0 || this.#now.bytes > MOST_BYTES) return;
     const path = `/inspector/trace?protocol=${this.#now.way.id}`;
-    const trace = await askJson<Trace>(path, { method: "POST", body: new Blob(this.#chunks) });
+    const request = { method: "POST", body: new Blob(this.#chunks), signal: this.#signal };
+    const trace = await askJson<Trace>(path, request);
     this.#now.events = trace.events;
   }
 }
