@@ -6,14 +6,21 @@ import base64
 import json
 import re
 import struct
+import threading
 import zlib
-from typing import TYPE_CHECKING, Any, Literal
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pytest
 from playwright.sync_api import expect
 
+from penstock.testing import Reply
+from tests.gateway.client_requests import post
 from tests.inspector.appearances import THEMES
 from tests.inspector.axe import serious
+from tests.inspector.event_feed import watching
+from tests.inspector.paused_upstream import LIMIT, TEXT
 from tests.inspector.request_turns import PLANTED, THINKING, UPSTREAM_KEY, ask_messages, watched_gateway
 
 if TYPE_CHECKING:
@@ -216,6 +223,102 @@ def test_a_try_of_an_engine_without_http_ends(page: Page, gateway: Inspected) ->
     expect(one.locator(".badge")).to_have_text("ended")
     expect(one).to_contain_text("The engine replay sends no HTTP request.")
     expect(one.locator(".timing")).to_contain_text("ended after")
+
+
+class PausedTries:
+    """An upstream that waits before each step: Chat fails, Messages answers, one half and then the other."""
+
+    def __init__(self) -> None:
+        data = b"".join(Reply.of("anthropic", TEXT).chunks)
+        cut = data.rindex(b"\n\n", 0, data.index(b"word20")) + 2
+        self._gates = fail, answer, finish = [threading.Event() for _ in range(3)]
+        self.fail, self.answer, self.finish = fail, answer, finish
+
+        class Answer(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["content-length"]))
+                if self.path.startswith("/openai-chat"):
+                    fail.wait(LIMIT)
+                    self.send_error(500)
+                    return
+                answer.wait(LIMIT)
+                self.send_response(200)
+                self.send_header("content-type", "text/event-stream")
+                self.end_headers()
+                self.wfile.write(data[:cut])
+                finish.wait(LIMIT)
+                self.wfile.write(data[cut:])
+
+            def log_message(self, *_: object) -> None: ...
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+        return self
+
+    def open_all(self) -> None:
+        for gate in self._gates:
+            gate.set()
+
+    def __exit__(self, *_: object) -> None:
+        self.open_all()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@contextmanager
+def paused_tries() -> Iterator[tuple[Inspected, PausedTries, str]]:
+    """A gateway, its upstream, and the id of a turn whose first try waits."""
+    with PausedTries() as upstream, watched_gateway(at=upstream.url, options={}) as gateway:
+        body = {"model": "either", "stream": True, "max_tokens": 200, "messages": [QUESTION]}
+        asking = threading.Thread(target=post, args=(f"{gateway.url}/v1/messages",), kwargs={"json": body})
+        with watching(gateway.url) as reader:
+            asking.start()
+            (row,) = reader.until(lambda: [row for row in reader.rows.values() if row["provider"]])
+        yield gateway, upstream, row["id"]
+        upstream.open_all()
+        asking.join(LIMIT)
+        assert not asking.is_alive()
+
+
+@pytest.mark.row("V2", "V5")
+def test_the_tries_of_a_turn_are_shown_as_they_go(page: Page) -> None:
+    with paused_tries() as (gateway, upstream, name):
+        page.goto(f"{gateway.url}/#/turn/{name}")
+        first, second = (page.get_by_role("listitem", name=f"Try {number}") for number in (1, 2))
+        expect(first.locator(".badge")).to_have_text("running")
+        upstream.fail.set()
+        expect(first.locator(".badge")).to_have_text("status 500")
+        expect(second.locator(".badge")).to_have_text("running")
+        upstream.answer.set()
+        page.get_by_role("tab", name="Tries").click()
+        expect(page.locator(".turn-head")).to_contain_text("streaming")
+        expect(first.locator(".badge")).to_have_text("status 500")
+        expect(second.locator(".badge")).to_have_text("status 200")
+
+
+@pytest.mark.row("V2", "V5")
+def test_the_request_of_a_turn_that_waits(page: Page) -> None:
+    with paused_tries() as (gateway, upstream, name):
+        open_request(page, gateway, name)
+        expect(page.get_by_role("tab", name="Prompt")).to_have_attribute("aria-selected", "true")
+        expect(page.locator(".prompt-messages")).to_contain_text("How high is the water")
+        expect(page.locator(".prompt-totals")).to_contain_text("of it is estimated")
+        page.get_by_role("tab", name="Client request").click()
+        expect(page.locator(".request-line")).to_have_text("POST /v1/messages")
+        page.get_by_role("tab", name="Upstream request").click()
+        expect(page.locator(".request-line")).to_contain_text("/openai-chat/chat/completions")
+        upstream.fail.set()
+        expect(page.get_by_role("tab", name="Tries (2)")).to_be_visible()
+        expect(page.locator(".request-line")).to_contain_text("/anthropic/")
+        page.get_by_role("tab", name="Prompt").click()
+        upstream.answer.set()
+        upstream.finish.set()
+        totals = page.locator(".prompt-totals")
+        expect(totals).to_contain_text("11 input tokens")
+        expect(totals).not_to_contain_text("of it is estimated")
 
 
 # ── notes ─────────────────────────────────────────────────────────────────────────────────────────

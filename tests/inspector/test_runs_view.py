@@ -143,6 +143,23 @@ def test_a_turn_knows_its_session(agents: tuple[Inspected, dict[str, list[str]]]
     expect(page.get_by_role("heading", name="Runs")).to_be_visible()
 
 
+@pytest.mark.row("V5")
+def test_a_turn_knows_the_turns_that_come_after_it_was_opened(page: Page) -> None:
+    with inspected(plays_agent) as running:
+        agent = Agent(running, LONG)
+        agent.step()
+        page.goto(f"{running.url}/#/turn/{agent.ids[0]}")
+        place = page.get_by_role("navigation", name="Session")
+        expect(place).to_contain_text("Turn 1 of 1")
+        agent.step()
+        expect(place).to_contain_text("Turn 1 of 2")
+        page.keyboard.press("]")
+        expect(page).to_have_url(re.compile(f"#/turn/{agent.ids[1]}"))
+        expect(place).to_contain_text("Turn 2 of 2")
+        agent.step()
+        expect(place).to_contain_text("Turn 2 of 3")
+
+
 def test_the_user_is_named_in_a_gap(agents: tuple[Inspected, dict[str, list[str]]], page: Page) -> None:
     running, ids = agents
     page.goto(f"{running.url}/#/runs/{ids['chat'][1]}")  # any of its turns names the session

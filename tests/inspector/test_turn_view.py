@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,11 @@ from playwright.sync_api import expect
 
 from penstock import events as ev
 from penstock.testing import Reply
+from tests.gateway.client_requests import ask
 from tests.inspector import sample_streams
 from tests.inspector.conftest import inspected
+from tests.inspector.event_feed import watching
+from tests.inspector.paused_upstream import waiting
 from tests.inspector.sample_turns import send, send_named, sending, wired
 
 if TYPE_CHECKING:
@@ -257,6 +261,25 @@ def test_another_consumers_view_by_one_switch(opened: Page) -> None:
     expect(switch).to_have_value("uistream")
 
 
+def test_the_whole_text_of_an_output_is_not_shown_for_another_client(page: Page, stage: Inspected) -> None:
+    open_turn(page, stage, "anthropic/hostile", "openai-chat")
+    output = page.locator(".cell.outputs").filter(has_text=re.compile("MB$"))
+    page.keyboard.press("g")
+    page.get_by_role("button", name="text", exact=True).click()
+    for _ in range(12):
+        if output.count():
+            break
+        page.keyboard.press("PageDown")
+    output.first.click()
+    details = page.locator(".details")
+    page.get_by_role("button", name=re.compile("Show all of it")).click()
+    expect(page.get_by_role("button", name=re.compile("Show all of it"))).to_have_count(0)
+    expect(details).to_contain_text("chat.completion.chunk")
+    page.get_by_label("As a client of this protocol gets it").select_option("uistream")
+    expect(details).to_contain_text("toolCallId")  # the output at that place
+    expect(details).not_to_contain_text("chat.completion.chunk")
+
+
 # ── what is shown ─────────────────────────────────────────────────────────────────────────────────
 
 
@@ -298,6 +321,23 @@ def test_a_live_turn_is_followed(page: Page, stage: Inspected) -> None:
     expect(event(page, "finish")).to_be_in_viewport()
     assert counts(page)[1] > first
     expect(page.locator(".turn-message")).to_contain_text("rain_forecast")
+
+
+@pytest.mark.row("G3", "V5")
+def test_a_turn_that_waits_for_its_provider_shows_what_is_known_of_it(page: Page) -> None:
+    with waiting(silent=True) as (gateway, gate), watching(gateway.url) as reader:
+        asking = threading.Thread(target=ask, args=(gateway.url, "anthropic", "openai-chat/text"))
+        asking.start()
+        (row,) = reader.until(lambda: [row for row in reader.rows.values() if row["provider"]])
+        page.goto(f"{gateway.url}/#/turn/{row['id']}")
+        expect(page.get_by_role("region", name="One turn")).to_contain_text("no provider has answered yet")
+        expect(page.get_by_role("listitem", name="Try 1").locator(".badge")).to_have_text("running")
+        expect(page.get_by_role("tree")).to_contain_text("Read the gauge.")
+        gate.open.set()
+        expect(page.locator(".turn-message")).to_contain_text("word39")
+        expect(page.locator(".turn-said")).to_have_count(0)
+        asking.join(20)
+    assert not asking.is_alive()
 
 
 @pytest.mark.usefixtures("keeps_nothing")

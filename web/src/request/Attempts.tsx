@@ -2,20 +2,22 @@
 import { useState } from "preact/hooks";
 import { CopyButton } from "../message/CodeBlock.tsx";
 import { JsonView } from "../ui/JsonView.tsx";
-import { describeNoStatus, explainUnsent } from "./attemptOutcome.ts";
+import { describeNoStatus, describeUnsent, explainUnsent } from "./attemptOutcome.ts";
 import { describeTiming, lengthOf, phasesOf } from "./timing.ts";
 import type { Attempt, Decision, RequestView } from "./types.ts";
 
 interface Props {
   view: RequestView;
+  /** Whether the turn is over. */
+  done: boolean;
   /** Shows the request of a try; absent: there is no such view. */
   onShow?: (number: number) => void;
 }
 
-export function Attempts({ view, onShow }: Props) {
+export function Attempts({ view, done, onShow }: Props) {
   const attempts = view.attempts.map(({ attempt }) => attempt);
   if (!attempts.length) {
-    return <p class="hint">Nothing was sent to a provider: the turn was refused before any try.</p>;
+    return <p class="hint">{describeUnsent(done)}</p>;
   }
   const whole = Math.max(...attempts.map(({ timing }) => timing.start + lengthOf(timing)), 0.001);
   return (

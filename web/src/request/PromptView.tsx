@@ -23,14 +23,16 @@ import type { Canonical, CanonicalTool, Previous, RequestView } from "./types.ts
 interface Props {
   view: RequestView;
   row: Row | null;
+  /** Whether the turn is over: then the provider has counted, if it counts. */
+  done: boolean;
   breakdown?: LoadBreakdown | undefined;
 }
 
 const FIRST_MESSAGES = 200;
 
-export function PromptView({ view, row, breakdown }: Props) {
+export function PromptView({ view, row, done, breakdown }: Props) {
   const { canonical, canonical_error, previous, window } = view;
-  const { counted, error } = useBreakdown(breakdown, row?.id ?? "");
+  const { counted, error } = useBreakdown(breakdown, `${row?.id ?? ""} ${done}`);
   const cached = row?.cached ?? null;
   const hitEnd = useMemo(() => canonical && cacheEnd(counted, cached, canonical), [counted, cached, canonical]);
   if (!canonical) return <p class="bare-why">{`The conversation cannot be shown: ${canonical_error}.`}</p>;

@@ -10,7 +10,7 @@ import { formatSentence } from "../ui/format.ts";
 import { type Choice, Switch } from "../ui/Switch.tsx";
 import { type Tab, Tabs } from "../ui/Tabs.tsx";
 import { Attempts, Headers } from "./Attempts.tsx";
-import { explainUnsent } from "./attemptOutcome.ts";
+import { describeUnsent, explainUnsent } from "./attemptOutcome.ts";
 import { DiffTree } from "./DiffTree.tsx";
 import { JsonTree, type TreeMarks } from "./JsonTree.tsx";
 import { Losses } from "./Losses.tsx";
@@ -22,13 +22,15 @@ import type { Loaded } from "./useRequest.ts";
 interface Props {
   loaded: Loaded;
   row: Row | null;
+  /** Whether the turn is over. */
+  done: boolean;
   breakdown?: LoadBreakdown | undefined;
   /** The tab that is shown: it is in the address. */
   tab: string;
   onTab: (tab: string) => void;
 }
 
-export function RequestPage({ loaded, row, breakdown, tab, onTab }: Props) {
+export function RequestPage({ loaded, ...props }: Props) {
   const { view, error, unknown } = loaded;
   if (!view) {
     const why = unknown && !error ? "The request of this turn is not known." : formatSentence(error);
@@ -38,29 +40,31 @@ export function RequestPage({ loaded, row, breakdown, tab, onTab }: Props) {
       </div>
     );
   }
-  return <RequestTabs {...{ view, row, breakdown, tab, onTab }} />;
+  return <RequestTabs view={view} {...props} />;
 }
 
 interface TabsProps extends Omit<Props, "loaded"> {
   view: RequestView;
 }
 
-function RequestTabs({ view, row, breakdown, tab, onTab }: TabsProps) {
+function RequestTabs({ view, row, done, breakdown, tab, onTab }: TabsProps) {
   const { attempts, losses } = view;
-  const [number, setNumber] = useState(Math.max(0, attempts.length - 1));
+  const [picked, setNumber] = useState<number | null>(null);
+  const number = picked ?? Math.max(0, attempts.length - 1);
   const [focus, setFocus] = useState({ side: "", place: "" });
   const show = (side: "client" | "upstream", place: string, attempt: number) => {
     setFocus({ side, place });
     setNumber(attempt);
     onTab(side);
   };
-  const failed = attempts.at(-1)?.attempt.error || !attempts.length;
+  // Decided once: a try that fails meanwhile does not change the tab under the reader.
+  const [first] = useState(attempts.at(-1)?.attempt.error || (done && !attempts.length) ? "tries" : "prompt");
   const marks = useMemo(() => marksOf(losses, number), [losses, number]);
   const own = losses.filter((loss) => loss.attempt === number);
   const focusOf = (side: string) => (focus.side === side ? focus.place : "");
-  const shared = { view, number, marks, onNumber: setNumber };
+  const shared = { view, done, number, marks, onNumber: setNumber };
   const tabs: Tab[] = [
-    { id: "prompt", label: "Prompt", content: () => <PromptView {...{ view, row, breakdown }} /> },
+    { id: "prompt", label: "Prompt", content: () => <PromptView {...{ view, row, done, breakdown }} /> },
     {
       id: "client",
       label: "Client request",
@@ -77,21 +81,15 @@ function RequestTabs({ view, row, breakdown, tab, onTab }: TabsProps) {
     {
       id: "tries",
       label: attempts.length > 1 ? `Tries (${attempts.length})` : "Tries",
-      content: () => <TriesTab view={view} onShow={(which) => show("upstream", "", which)} />,
+      content: () => <Attempts view={view} done={done} onShow={(which) => show("upstream", "", which)} />,
     },
   ];
-  return (
-    <Tabs
-      label="Both halves of the request"
-      tabs={tabs}
-      chosen={tab || (failed ? "tries" : "prompt")}
-      onChoose={onTab}
-    />
-  );
+  return <Tabs label="Both halves of the request" tabs={tabs} chosen={tab || first} onChoose={onTab} />;
 }
 
 interface PaneProps {
   view: RequestView;
+  done: boolean;
   number: number;
   marks: { client: TreeMarks; upstream: TreeMarks };
   onNumber: (number: number) => void;
@@ -156,10 +154,9 @@ interface UpstreamProps extends PaneProps {
 }
 
 function UpstreamTab(props: UpstreamProps) {
-  const { view, number, onNumber, onShow } = props;
+  const { view, done, number, onNumber, onShow } = props;
   const attempt = view.attempts[number]?.attempt;
-  if (!attempt)
-    return <p class="hint tree-plain">Nothing was sent to a provider: the turn was refused before any try.</p>;
+  if (!attempt) return <p class="hint tree-plain">{describeUnsent(done)}</p>;
   const losses = view.losses.filter((loss) => loss.attempt === number);
   return (
     <div class="request-pane">
@@ -210,8 +207,4 @@ function UpstreamBody({ view, number, marks, focus = "" }: PaneProps) {
       )}
     </>
   );
-}
-
-function TriesTab({ view, onShow }: { view: RequestView; onShow: (number: number) => void }) {
-  return <Attempts view={view} onShow={onShow} />;
 }

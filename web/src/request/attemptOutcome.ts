@@ -8,6 +8,13 @@ export function explainUnsent(attempt: Attempt): string {
   return isOver(attempt) ? "It was not sent." : "It has not been sent yet.";
 }
 
+/** What is said of a turn without any try. */
+export function describeUnsent(done: boolean): string {
+  return done
+    ? "Nothing was sent to a provider: the turn was refused before any try."
+    : "Nothing has been sent to a provider yet.";
+}
+
 function needsHttp(engine: string): boolean {
   return engine === "" || engine === "native";
 }

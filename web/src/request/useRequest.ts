@@ -1,6 +1,7 @@
-// Both halves of a turn's request, asked for when somebody looks; again when the turn has ended.
+// Both halves of a turn's request, asked for when somebody looks; again when the turn may know more.
 import { useEffect, useState } from "preact/hooks";
 import { explain, Refusal } from "../api/client.ts";
+import type { Trace } from "../api/types.ts";
 import type { RequestView } from "./types.ts";
 
 export type LoadRequest = () => Promise<RequestView>;
@@ -15,8 +16,16 @@ export interface Loaded {
 
 const NOTHING: Loaded = { view: null, error: "", unknown: false };
 
-/** `turn`: what the request is of; it is asked for anew when that changes. Without `load` nothing is known. */
-export function useRequest(load: LoadRequest | undefined, turn: string): Loaded {
+const AGAIN = 3000; // milliseconds: a try may have ended
+
+/** Whether no provider has answered yet: each try may still fail, and another one may follow. */
+export function awaitsAnswer({ done, frames, events }: Pick<Trace, "done" | "frames" | "events">): boolean {
+  return !done && frames.length + events.length === 0;
+}
+
+/** `turn`: what the request is of; it is asked for anew when that changes, and not yet if it is null. `waits`: it is
+ * asked for every few seconds too, and once more afterwards. Without `load` nothing is known. */
+export function useRequest(load: LoadRequest | undefined, turn: string | null, waits = false): Loaded {
   const [loaded, setLoaded] = useState<Loaded>(NOTHING);
   useEffect(() => {
     let gone = false;
@@ -24,18 +33,27 @@ export function useRequest(load: LoadRequest | undefined, turn: string): Loaded 
       setLoaded({ ...NOTHING, unknown: true });
       return;
     }
-    load().then(
-      (view) =>
-        gone ||
-        setLoaded(
-          view.kept ? { view, error: "", unknown: false } : { ...NOTHING, error: view.canonical_error, unknown: true },
-        ),
-      (why) =>
-        gone || setLoaded({ view: null, error: explain(why), unknown: why instanceof Refusal && why.status === 404 }),
-    );
+    if (turn === null) return;
+    const refresh = () =>
+      load().then(
+        (view) => gone || setLoaded(loadedOf(view)),
+        (why) => gone || setLoaded((old) => (old.view && waits ? old : failureOf(why))),
+      );
+    void refresh();
+    const again = waits ? setInterval(refresh, AGAIN) : undefined;
     return () => {
       gone = true;
+      clearInterval(again);
     };
-  }, [turn, load === undefined]);
+  }, [turn, waits, load === undefined]);
   return loaded;
+}
+
+function loadedOf(view: RequestView): Loaded {
+  if (view.kept) return { view, error: "", unknown: false };
+  return { ...NOTHING, error: view.canonical_error, unknown: true };
+}
+
+function failureOf(why: unknown): Loaded {
+  return { view: null, error: explain(why), unknown: why instanceof Refusal && why.status === 404 };
 }

@@ -1,12 +1,11 @@
 // On the page of a turn: its session, its place in it, and the turns beside it.
 import "./runs.css";
-import { useEffect, useState } from "preact/hooks";
-import { askJson } from "../api/client.ts";
 import { formatRoute, go } from "../router.ts";
 import { Icon } from "../ui/Icon.tsx";
 import { useKeys } from "../ui/keys.ts";
 import { visibleText } from "../ui/visibleText.ts";
 import type { Session } from "./sessions.ts";
+import { useFresh } from "./useSession.ts";
 
 /** The session of a turn, and the ids of its turns; none of both, if the turn is not held. */
 interface Answer {
@@ -14,15 +13,17 @@ interface Answer {
   turns: string[];
 }
 
+const NOTHING: Answer = { sessions: [], turns: [] };
+
 interface Props {
   id: string;
-  ended: boolean;
   /** Which view of a turn is shown: the turns beside it open in the same. */
   query?: Record<string, string>;
 }
 
-export function SessionPlace({ id, ended, query = {} }: Props) {
-  const { sessions, turns } = useSessionOf(id, ended);
+export function SessionPlace({ id, query = {} }: Props) {
+  // Without an answer nothing is shown: the page of the turn says what is wrong.
+  const { sessions, turns } = useFresh<Answer>(`/inspector/sessions?turn=${encodeURIComponent(id)}`).found ?? NOTHING;
   const place = turns.indexOf(id);
   const session = sessions[0];
   const before = turns[place - 1];
@@ -63,18 +64,4 @@ function Step({ turn, query, label, icon }: StepProps) {
       <Icon name={icon} />
     </a>
   ) : null;
-}
-
-function useSessionOf(id: string, ended: boolean): Answer {
-  const [answer, setAnswer] = useState<Answer>({ sessions: [], turns: [] });
-  useEffect(() => {
-    const gone = new AbortController();
-    askJson<Answer>(`/inspector/sessions?turn=${encodeURIComponent(id)}`, { signal: gone.signal })
-      .then(setAnswer)
-      .catch(() => {
-        // The page of the turn says what is wrong.
-      });
-    return () => gone.abort();
-  }, [id, ended]);
-  return answer;
 }

@@ -38,8 +38,9 @@ export function Details({ model, whole }: Props) {
   }
   const marks = model.marks.value[place.column].get(place.index) ?? [];
   const found = model.hits.value?.items[place.column].get(place.index);
+  const key = `${model.trace.value.consumer} ${place.column} ${place.index}`;
   return (
-    <div class="details" key={`${place.column} ${place.index}`}>
+    <div class="details" key={key}>
       <div class="details-head">
         <h3>{`${NAMES[place.column]} ${place.index + 1}`}</h3>
         {item.title && <span class={`details-name kind-${item.kind}`}>{visibleText(item.title)}</span>}
@@ -52,14 +53,7 @@ export function Details({ model, whole }: Props) {
       {marks.map((mark, index) => (
         <Note key={index} mark={mark} />
       ))}
-      <Text
-        key={`${place.column} ${place.index}`}
-        item={item}
-        place={place}
-        whole={whole}
-        query={model.query.value}
-        found={found}
-      />
+      <Text key={key} item={item} place={place} whole={whole} query={model.query.value} found={found} />
     </div>
   );
 }

@@ -1,5 +1,6 @@
 // What the request lost, and the diagnostics, losses and faults of the answer.
 import type { Mark } from "../api/types.ts";
+import { describeUnsent } from "../request/attemptOutcome.ts";
 import { Losses } from "../request/Losses.tsx";
 import type { Loaded } from "../request/useRequest.ts";
 import { Icon } from "../ui/Icon.tsx";
@@ -33,14 +34,14 @@ export function Notes({ model, request }: { model: TurnModel; request?: Loaded |
   return (
     <>
       <h3 class="about-head">The request</h3>
-      <RequestNotes request={request} />
+      <RequestNotes request={request} done={model.trace.value.done} />
       <h3 class="about-head">The answer</h3>
       <AnswerNotes model={model} />
     </>
   );
 }
 
-function RequestNotes({ request }: { request: Loaded | undefined }) {
+function RequestNotes({ request, done }: { request: Loaded | undefined; done: boolean }) {
   const losses = lossesOf(request);
   if (losses.length) return <Losses losses={losses} />;
   if (request && !request.view && !request.unknown) return <p class="hint">{request.error || "Asking …"}</p>;
@@ -48,7 +49,7 @@ function RequestNotes({ request }: { request: Loaded | undefined }) {
     const why = request?.error || "there is no request here";
     return <p class="hint">{`Whether the request lost something is not known: ${why}.`}</p>;
   }
-  if (!request.view.attempts.length) return <p class="hint">Nothing was sent to a provider.</p>;
+  if (!request.view.attempts.length) return <p class="hint">{describeUnsent(done)}</p>;
   return <p class="hint">Nothing of the request was lost or repaired.</p>;
 }
 

@@ -6,9 +6,9 @@ import { TurnRequest, useRequestNotes } from "../request/TurnRequest.tsx";
 import { formatRoute, go, replaceQuery } from "../router.ts";
 import { rowOf } from "../streams/live.ts";
 import { useKeys } from "../ui/keys.ts";
-import { extended } from "./extending.ts";
 import { TurnToolbar } from "./TurnToolbar.tsx";
 import { TurnView } from "./TurnView.tsx";
+import { type SetTrace, UpdateBuffer } from "./updateBuffer.ts";
 
 interface Props {
   id: string;
@@ -22,12 +22,12 @@ export function TurnPage({ id, query }: Props) {
   // The list hears of the turn's end too, and of its cost; all else about the trace stays the same object.
   const trace = useMemo(() => traced && { ...traced, row: row ?? traced.row }, [traced, row]);
   const leave = () => go("streams");
-  const notes = useRequestNotes(id, trace?.done ?? false);
+  const notes = useRequestNotes(id, trace);
   useKeys("This turn", [{ keys: ["Escape"], label: "Leave", run: leave }], !trace);
   if (!trace) {
     return (
       <div class="notice">
-        <h1>{error ? "This turn cannot be shown" : waitingFor(id)}</h1>
+        <h1>{error ? "This turn cannot be shown" : "Asking for the turn …"}</h1>
         {error && <p>{error}</p>}
         <p>
           <a href={formatRoute("streams")}>Back to the streams</a>
@@ -39,7 +39,7 @@ export function TurnPage({ id, query }: Props) {
   const tools = <TurnToolbar {...{ id, trace, query, error }} />;
   if (query.view === "request") {
     return (
-      <TurnRequest key={id} id={id} trace={trace} query={query}>
+      <TurnRequest key={id} id={id} trace={trace} notes={notes} query={query}>
         {tools}
       </TurnRequest>
     );
@@ -58,10 +58,6 @@ export function TurnPage({ id, query }: Props) {
   );
 }
 
-function waitingFor(id: string): string {
-  return rowOf(id)?.state === "open" ? "The provider has not answered yet …" : "Asking for the turn …";
-}
-
 /** The trace as it grows. The one before stays until the next has come, so that a switch of consumers does not flicker. */
 function useTurn(id: string, as: string): { trace: Trace | null; error: string } {
   const [trace, setTrace] = useState<Trace | null>(null);
@@ -75,8 +71,6 @@ function useTurn(id: string, as: string): { trace: Trace | null; error: string }
   }, [id, as]);
   return { trace, error };
 }
-
-type SetTrace = (change: (old: Trace | null) => Trace | null) => void;
 
 /** Until the turn is over; a connection that is lost is made again, and begins anew. */
 async function follow(path: string, signal: AbortSignal, set: SetTrace, tell: (error: string) => void): Promise<void> {
@@ -95,7 +89,7 @@ async function follow(path: string, signal: AbortSignal, set: SetTrace, tell: (e
 /** Whether the turn was over when the connection was. */
 async function followOnce(path: string, signal: AbortSignal, set: SetTrace): Promise<boolean> {
   let done = false;
-  const grow = new Gathered(set);
+  const grow = new UpdateBuffer(set, signal);
   for await (const message of listen(path, signal)) {
     if (signal.aborted) return true;
     const said = JSON.parse(message.data) as Trace | Additions;
@@ -105,32 +99,4 @@ async function followOnce(path: string, signal: AbortSignal, set: SetTrace): Pro
   }
   grow.flush();
   return done;
-}
-
-/** Milliseconds between two drawings of a live turn: a reader sees no difference, and a faster page costs twice as much. */
-const DRAWN_EVERY = 125;
-
-/** Gathers what comes, and shows it at most eight times a second. */
-class Gathered {
-  readonly #set: SetTrace;
-  #waiting: Additions[] = [];
-  #timer: ReturnType<typeof setTimeout> | undefined;
-
-  constructor(set: SetTrace) {
-    this.#set = set;
-  }
-
-  add(more: Additions): void {
-    this.#waiting.push(more);
-    if (more.done) this.flush();
-    else this.#timer ??= setTimeout(() => this.flush(), DRAWN_EVERY);
-  }
-
-  flush(): void {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    if (waiting.length) this.#set((old) => old && waiting.reduce(extended, old));
-  }
 }

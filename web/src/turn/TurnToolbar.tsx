@@ -22,7 +22,7 @@ export function TurnToolbar({ id, trace, query, error }: Props) {
   return (
     <>
       {error && <span class="error">{error}</span>}
-      <SessionPlace id={id} ended={trace.done} query={{ view, tab }} />
+      <SessionPlace id={id} query={{ view, tab }} />
       <ViewLinks id={id} view={view} />
       <TurnActions id={id} trace={trace} />
       <DownloadButton
