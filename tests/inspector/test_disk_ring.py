@@ -56,7 +56,7 @@ def test_a_turn_outlives_the_gateway(tmp_path: Path, protocol: str, model: str) 
 @pytest.mark.row("V1")
 def test_short_prompts_are_searched_in_memory_and_on_disk(tmp_path: Path) -> None:
     """They are no elements of a conversation: a string of a few words."""
-    requests = {
+    requests: dict[str, tuple[str, dict[str, Any]]] = {
         "frobnicator": ("responses", {"input": "where is the frobnicator", "instructions": "speak like a pirate"}),
         "grommet": ("completions", {"prompt": "the grommet is"}),
         "sailor": (
