@@ -145,6 +145,8 @@ def test_a_request_is_sent_in_another_protocol_and_the_losses_are_shown(opened: 
         expect(editor(opened)).to_contain_text(words)
         if name == "Messages":
             expect(opened.locator(".send-said")).to_contain_text("seed")
+        if name == "Gemini":
+            expect(editor(opened)).to_contain_text(str(CHAT["seed"]))  # all its digits
         with opened.expect_request(posts_to(path)):
             opened.get_by_role("button", name="Send", exact=True).click()
         expect(opened.locator(".compare-message .ending-finish")).to_have_count(2)

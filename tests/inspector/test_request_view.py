@@ -107,6 +107,19 @@ def test_the_three_forms_of_a_request(page: Page, gateway: Inspected) -> None:
 
 
 @pytest.mark.row("V2")
+def test_all_digits_of_long_numbers_are_shown(page: Page, gateway: Inspected) -> None:
+    most = 18446744073709551615
+    schema = {"type": "object", "properties": {"level": {"type": "integer", "maximum": most}}}
+    name = ask_messages(gateway, "openai-chat/text", tools=[{"name": "read_gauge", "input_schema": schema}])
+    open_request(page, gateway, name, "canonical")
+    place = "/tools/0/schema/properties/level/maximum"
+    expect(item(page, place)).to_contain_text(str(most))
+    page.get_by_role("button", name="upstream request", exact=True).click()
+    expect(page.locator('.diff-row[data-change="changed"]').filter(has_text="maximum")).to_have_count(0)
+    expect(page.locator(".diff-counts")).to_be_visible()
+
+
+@pytest.mark.row("V2")
 def test_headers_are_shown_without_secrets(page: Page, gateway: Inspected) -> None:
     open_request(page, gateway, ask_messages(gateway, "openai-chat/text", {"cookie": f"s={PLANTED}"}), "client")
     page.get_by_role("button", name="Show request headers").click()

@@ -1,5 +1,6 @@
 // The protocols that clients of the gateway speak, and the gateway's conversion of a request between them.
-import { askJson } from "../api/client.ts";
+import { askText } from "../api/client.ts";
+import { copyText, parseJson, valueAt } from "../request/tree.ts";
 
 export interface ClientProtocol {
   id: string;
@@ -34,11 +35,23 @@ export interface ConversionOptions {
 }
 
 /** A request as a client of another protocol would send it. */
-export function convertRequest(
+export async function convertRequest(text: string, options: ConversionOptions): Promise<ConvertedRequest> {
+  return JSON.parse(await askConversion(text, options)) as ConvertedRequest;
+}
+
+/** The body of a request in another protocol as JSON, with every digit of long numbers; and what was lost or changed. */
+export async function convertText(
   text: string,
-  { from, to, model = "", stream }: ConversionOptions,
-): Promise<ConvertedRequest> {
+  options: ConversionOptions,
+): Promise<{ text: string; notes: string[] }> {
+  const answer = await askConversion(text, options);
+  const { notes } = JSON.parse(answer) as ConvertedRequest;
+  const body = valueAt(parseJson(answer) ?? null, "/body") ?? null;
+  return { text: copyText(body), notes: notes.map(({ message }) => message) };
+}
+
+function askConversion(text: string, { from, to, model = "", stream }: ConversionOptions): Promise<string> {
   const query = new URLSearchParams({ from, to, model });
   if (stream !== undefined) query.set("stream", stream ? "1" : "0");
-  return askJson(`/inspector/convert?${query}`, { method: "POST", body: text });
+  return askText(`/inspector/convert?${query}`, { method: "POST", body: text });
 }

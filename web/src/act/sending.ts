@@ -7,7 +7,7 @@ import { compareAddress } from "../compare/address.ts";
 import { describeRefusal } from "../try/refusals.ts";
 import { indentJson, setJsonValue } from "../ui/jsonText.ts";
 import { headersFor, type MeaningHeaders } from "./headers.ts";
-import { convertRequest } from "./protocols.ts";
+import { convertRequest, convertText } from "./protocols.ts";
 import { explainUnsendable } from "./unsendable.ts";
 
 export interface Draft {
@@ -99,9 +99,8 @@ export async function chooseProtocol(protocol: string): Promise<void> {
   change(now.id, { state: "converting", error: "" });
   try {
     const stream = isStreamed(now);
-    const made = await convertRequest(now.text, { from: now.protocol, to: protocol, model: now.model, stream });
-    const text = JSON.stringify(made.body, null, 2);
-    const notes = made.notes.map(({ message }) => message);
+    const options = { from: now.protocol, to: protocol, model: now.model, stream };
+    const { text, notes } = await convertText(now.text, options);
     change(now.id, { protocol, stream, text, converted: text, notes, state: "editing" });
   } catch (error) {
     change(now.id, { error: explain(error), state: "editing" });

@@ -17,7 +17,7 @@ import { Losses } from "./Losses.tsx";
 import { bodyOf, marksOf } from "./marks.ts";
 import { PromptView } from "./PromptView.tsx";
 import type { RequestView } from "./types.ts";
-import type { Loaded } from "./useRequest.ts";
+import { canonicalText, type Loaded } from "./useRequest.ts";
 
 interface Props {
   loaded: Loaded;
@@ -128,7 +128,7 @@ function CompareSwitch({
 function CanonicalTab({ view, number }: PaneProps) {
   const [beside, setBeside] = useState(PLAIN);
   const { canonical, canonical_error, client } = view;
-  const text = useMemo(() => (canonical ? JSON.stringify(canonical) : ""), [canonical]);
+  const text = useMemo(() => canonicalText(view), [view]);
   if (!canonical) return <p class="hint tree-plain">{`There is no canonical form: ${canonical_error}.`}</p>;
   const upstream = bodyOf(view, number);
   const choices = [
@@ -189,7 +189,7 @@ function UpstreamTab(props: UpstreamProps) {
 
 function UpstreamBody({ view, number, marks, focus = "" }: PaneProps) {
   const [beside, setBeside] = useState(PLAIN);
-  const canonical = useMemo(() => (view.canonical ? JSON.stringify(view.canonical) : ""), [view.canonical]);
+  const canonical = useMemo(() => canonicalText(view), [view]);
   const body = bodyOf(view, number);
   const choices = [
     ...(view.client ? [{ value: "client", label: "client request" }] : []),

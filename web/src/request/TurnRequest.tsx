@@ -10,7 +10,7 @@ import { formatTurnName } from "../turn/turnName.ts";
 import { useKeys } from "../ui/keys.ts";
 import { useSubject } from "../ui/title.ts";
 import { RequestPage } from "./RequestPage.tsx";
-import { awaitsAnswer, type Loaded, useRequest } from "./useRequest.ts";
+import { askRequest, awaitsAnswer, type Loaded, useRequest } from "./useRequest.ts";
 
 const base = (id: string) => `/inspector/turns/${encodeURIComponent(id)}`;
 
@@ -25,7 +25,7 @@ interface Props {
 
 export function TurnRequest({ id, trace, notes, query, children }: Props) {
   const turn = useMemo(() => (isKnown(notes) ? `${id} ${JSON.stringify(notes)}` : null), [id, notes]);
-  const loaded = useRequest(() => askJson(`${base(id)}/request`), turn);
+  const loaded = useRequest(() => askRequest(`${base(id)}/request`), turn);
   useKeys("This request", [{ keys: ["Escape"], label: "Back to the answer", run: () => go("turn", id) }]);
   useSubject(formatTurnName(trace));
   const sentAs = loaded.view?.attempts.at(-1)?.attempt.protocol ?? trace.row?.upstream ?? "";

@@ -30,10 +30,15 @@ const LONG_DIGITS = /\d{16}/;
 /** The value of a JSON text, or undefined if it is none. */
 export function parseJson(text: string): Json | undefined {
   try {
-    return JSON.parse(text, LONG_DIGITS.test(text) ? keepDigits : undefined) as Json;
+    return JSON.parse(text, hasLongNumbers(text) ? keepDigits : undefined) as Json;
   } catch {
     return undefined;
   }
+}
+
+/** Whether a JSON text may have numbers that JavaScript cannot hold. */
+export function hasLongNumbers(text: string): boolean {
+  return LONG_DIGITS.test(text);
 }
 
 function keepDigits(_: string, value: unknown, context?: { source?: string }): unknown {

@@ -119,6 +119,8 @@ export interface RequestView {
   kept: boolean;
   client: ClientRequest | null;
   canonical: Canonical | null;
+  /** The same as JSON, if it has numbers that JavaScript cannot hold. */
+  canonical_text?: string;
   canonical_error: string;
   attempts: { attempt: Attempt; same_body: number | null }[];
   losses: Loss[];

@@ -1,7 +1,8 @@
 // Both halves of a turn's request, asked for when somebody looks; again when the turn may know more.
 import { useEffect, useState } from "preact/hooks";
-import { explain, Refusal } from "../api/client.ts";
+import { askText, explain, Refusal } from "../api/client.ts";
 import type { Trace } from "../api/types.ts";
+import { copyText, hasLongNumbers, parseJson, valueAt } from "./tree.ts";
 import type { RequestView } from "./types.ts";
 
 export type LoadRequest = () => Promise<RequestView>;
@@ -47,6 +48,19 @@ export function useRequest(load: LoadRequest | undefined, turn: string | null, w
     };
   }, [turn, waits, load === undefined]);
   return loaded;
+}
+
+/** Asks for a request. The digits of long numbers are kept in `canonical_text`. */
+export async function askRequest(path: string): Promise<RequestView> {
+  const text = await askText(path);
+  const view = JSON.parse(text) as RequestView;
+  const canonical = view.canonical && hasLongNumbers(text) ? valueAt(parseJson(text) ?? null, "/canonical") : undefined;
+  return canonical === undefined ? view : { ...view, canonical_text: copyText(canonical) };
+}
+
+/** The canonical form as JSON; "" if there is none. */
+export function canonicalText({ canonical, canonical_text }: RequestView): string {
+  return canonical_text ?? (canonical ? JSON.stringify(canonical) : "");
 }
 
 function loadedOf(view: RequestView): Loaded {
