@@ -333,6 +333,7 @@ def test_a_turn_that_waits_for_its_provider_shows_what_is_known_of_it(page: Page
         expect(page.get_by_role("region", name="One turn")).to_contain_text("no provider has answered yet")
         expect(page.get_by_role("listitem", name="Try 1").locator(".badge")).to_have_text("running")
         expect(page.get_by_role("tree")).to_contain_text("Read the gauge.")
+        expect(page.locator(".about")).not_to_contain_text("status")
         gate.open.set()
         expect(page.locator(".turn-message")).to_contain_text("word39")
         expect(page.locator(".turn-said")).to_have_count(0)

@@ -5,6 +5,11 @@ import { visibleText } from "../ui/visibleText.ts";
 
 type Fact = [name: string, value: string];
 
+/** The HTTP status that the client got; "" while it has none. */
+function statusOf({ http, state }: Row): string {
+  return http && state !== "open" ? String(http) : "";
+}
+
 function facts(row: Row): Fact[] {
   const bounds = `${row.low ?? "?"} to ${row.high ?? "?"}${row.method ? `, ${row.method}` : ""}`;
   const estimate = row.estimate === null ? "" : `${formatCount(row.estimate)} (${bounds})`;
@@ -24,7 +29,7 @@ function facts(row: Row): Fact[] {
     ],
     ["time to first token", row.ttft === null ? "" : formatDuration(row.ttft)],
     ["took", row.duration === null ? "" : formatDuration(row.duration)],
-    ["status", row.http ? String(row.http) : ""],
+    ["status", statusOf(row)],
     ["finish", row.finish],
     ["input", count(row.input, row.cached, "cached")],
     ["estimated", estimate],
