@@ -26,7 +26,7 @@ VOCABULARY = [f"word{number}" for number in range(20_000)]
 
 
 def make_turns(count: int, seed: int = 1) -> list[KeptTurnRow]:
-    """Turns as agents make them. Some words are in few turns, some in many."""
+    """Turns as agents make them: messages, an answer, and short settings. Some words are in few turns, some in many."""
     chosen, now = random.Random(seed), time.time()
     said: list[TextPiece] = []
     rows: list[KeptTurnRow] = []
@@ -35,9 +35,10 @@ def make_turns(count: int, seed: int = 1) -> list[KeptTurnRow]:
             said = []
         words = " ".join(chosen.choices(VOCABULARY, k=25))
         said = [*said, TextPiece(json.dumps({"role": "user", "content": f"turn{number} {words}"}).encode())]
+        settings = TextPiece(json.dumps({"metadata": {"session": f"session{number // SESSION}"}}).encode())
         answer = TextPiece(f"answer {number} {chosen.choice(VOCABULARY)} common words".encode(), WORDS)
         body = chosen.randbytes(200)
-        rows.append(KeptTurnRow(f"{number:032x}", "", now + number / 1e6, body, [[*said, answer]]))
+        rows.append(KeptTurnRow(f"{number:032x}", "", now + number / 1e6, body, [[*said, answer, settings]]))
     return rows
 
 
