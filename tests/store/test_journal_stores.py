@@ -206,6 +206,32 @@ def test_marks_are_kept_while_rows_are_added(open_journal: OpenJournal, monkeypa
 
 
 @pytest.mark.row("V1")
+@pytest.mark.parametrize("newest", [1, 7, 1_000])
+@pytest.mark.parametrize("tenant", [None, "red"])
+def test_pages_of_rare_and_of_common_rows(
+    open_journal: OpenJournal, monkeypatch: pytest.MonkeyPatch, newest: int, tenant: str | None
+) -> None:
+    """However few rows are looked at first, a page has the newest rows that a condition allows, in their order."""
+    monkeypatch.setattr(journal_queries, "NEWEST_ROWS", newest)
+    draw = random.Random(newest)
+    facts = [
+        {"time": NOW + draw.randrange(40), "client": draw.choice(["rare", *["common"] * 9]), "tenant": owner}
+        for owner in draw.choices(["red", "blue"], k=90)
+    ]
+    history = JournalHistory(fill(open_journal(), [row(request_id=f"r{n}", **one) for n, one in enumerate(facts)]))
+    upto = 80
+    newest_first = sorted(range(upto), key=lambda n: (facts[n]["time"], n), reverse=True)
+    for client in ("rare", "common", "none"):
+        condition = SqlCondition("client = ?", (client,))
+        allowed = [
+            f"r{n}" for n in newest_first if facts[n]["client"] == client and tenant in {None, facts[n]["tenant"]}
+        ]
+        for limit, offset in ((1, 0), (3, 0), (200, 0), (3, 2), (3, 50)):
+            found = history.search(condition, tenant=tenant, upto=upto, limit=limit, offset=offset)
+            assert [turn.request_id for turn in found] == allowed[offset:][:limit], (client, limit, offset)
+
+
+@pytest.mark.row("V1")
 def test_queries_mean_the_same_in_every_database(open_journal: OpenJournal) -> None:
     facts: list[dict[str, Any]] = [
         {

@@ -336,8 +336,14 @@ class LiveCaptures:
 
     def holds(self, id: str) -> bool:
         """True if the content of a turn is kept. May read a file."""
-        capture = self.captures.get(id)
-        return (capture is not None and not capture.dropped) or self.disk.holds(id)
+        return bool(self.find_kept((id,)))
+
+    def find_kept(self, ids: Collection[str]) -> frozenset[str]:
+        """Returns those of some turns whose content is kept. May read a file."""
+        found = ((name, self.captures.get(name)) for name in ids)
+        in_memory = frozenset(name for name, capture in found if capture is not None and not capture.dropped)
+        others = [name for name in ids if name not in in_memory]
+        return in_memory | self.disk.find_kept(others) if others else in_memory
 
     def explain_missing(self, entry: JournalEntry) -> str:
         """Returns why the content of a turn is not kept. May look for a file."""

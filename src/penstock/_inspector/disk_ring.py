@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from penstock._gateway.config import data_path
 from penstock._inspector.turn_keeper import TurnKeeper, decode_turn
 from penstock._store.kept_turns import FILE, FILE_ERRORS, TURN_ERRORS
+from penstock._store.kept_turns_searches import join_ids
 from penstock._store.sqlite import IN_MEMORY
 
 if TYPE_CHECKING:
@@ -160,15 +161,19 @@ class DiskRing:
 
     def holds(self, id: str) -> bool:
         """True if a turn is in the file."""
-        return self._read(lambda store: store.holds(id), False)  # noqa: FBT003 — the result
+        return bool(self.find_kept((id,)))
+
+    def find_kept(self, ids: Collection[str]) -> frozenset[str]:
+        """Returns those of some turns that are in the file."""
+        return self._read(lambda store: store.find_kept(ids), frozenset[str]())
 
     def find_missing(self, id: str) -> MissingReason | None:
         """Returns what the file tells of a turn that it has no more, or never had; None without a file."""
         return self._read(lambda store: store.find_missing(id), None)
 
-    def find_turns(self, phrase: str, tenant: str | None) -> Collection[str]:
+    def find_turns(self, phrase: str, tenant: str | None) -> frozenset[str]:
         """Returns the ids of turns that have these words in this order. `tenant`: whose turns; None means all."""
-        return self._read(lambda store: store.find_turns(phrase, tenant), ())
+        return self._read(lambda store: store.find_turns(phrase, tenant), frozenset[str]())
 
     def find_cut_turns(self, tenant: str | None) -> Collection[str]:
         """Returns the ids of turns that are kept only in part: other words of them are not found."""
@@ -227,9 +232,9 @@ class KeptTurnSearch:
     def __init__(self, memory: TextSearch, disk: TextSearch) -> None:
         self._memory, self._disk = memory, disk
 
-    def find_turns(self, phrase: str, tenant: str | None) -> Collection[str]:
+    def find_turns(self, phrase: str, tenant: str | None) -> frozenset[str]:
         """Returns the ids of turns that have these words in this order. `tenant`: whose turns; None means all."""
-        return {*self._memory.find_turns(phrase, tenant), *self._disk.find_turns(phrase, tenant)}
+        return join_ids(self._memory.find_turns(phrase, tenant), self._disk.find_turns(phrase, tenant))
 
     def find_cut_turns(self, tenant: str | None) -> Collection[str]:
         """Returns the ids of turns that are kept only in part: other words of them are not found."""

@@ -63,7 +63,7 @@ class MemoryTextIndex:
         self._index: TextIndex | None = None
         self._states: dict[str, bool] = {}  # of indexed turns: whether they were finished
 
-    def find_turns(self, phrase: str, tenant: str | None) -> Collection[str]:
+    def find_turns(self, phrase: str, tenant: str | None) -> frozenset[str]:
         """Returns the ids of turns that have these words in this order. `tenant`: whose turns; None means all."""
         with self._lock:
             index = self._update()

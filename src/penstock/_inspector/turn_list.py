@@ -144,14 +144,12 @@ class TurnListRoutes:
 
     def make_rows(self, turns: Sequence[JournalEntry]) -> list[schemas.TurnRow]:
         """Returns the rows of finished turns."""
-        stamps = self._folder.names()
-        return [schemas.row_from_journal(turn, held=self._is_held(turn, stamps)) for turn in turns]
+        stamps, kept = self._folder.names(), self._captures.find_kept([turn.request_id for turn in turns])
 
-    def _is_held(self, turn: JournalEntry, stamps: frozenset[str]) -> bool:
-        """True if the turn's frames are in memory or, as far as file names tell, in a recording."""
-        if self._captures.holds(turn.request_id):
-            return True
-        return bool(stamps) and not stamps.isdisjoint(file_stamps(turn.time))
+        def is_held(turn: JournalEntry) -> bool:  # as far as the names of recordings tell
+            return turn.request_id in kept or (bool(stamps) and not stamps.isdisjoint(file_stamps(turn.time)))
+
+        return [schemas.row_from_journal(turn, held=is_held(turn)) for turn in turns]
 
     async def previews(self, incoming: IncomingRequest) -> ApiResponse:
         """`GET /inspector/previews?ids=`: how the prompts and answers of kept turns begin, by id."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -21,11 +21,20 @@ if TYPE_CHECKING:
 UsageGroup: TypeAlias = Literal["model", "client", "key", "provider"]
 MAX_ROWS = 200_000  # rows that sums are computed from
 MAX_VALUE_ROWS = 20_000  # of the newest rows: where values of a column are looked for
+NEWEST_ROWS = 20_000  # that a search looks at first
 MANY_IDS = 5_000  # in a condition: from so many on, the rows are marked
 SortColumn: TypeAlias = Literal[
     "time", "duration", "ttft", "input", "output", "cost", "http", "notes", "model", "provider", "client", "bytes_out"
 ]
-_STATE_COUNTS = ", ".join(f"count(*) FILTER (WHERE {where})" for where in TURN_STATES.values())
+# The state `finish` is the most common, and takes longest to tell: it is what is left of the status.
+_COUNTED = {state: where for state, where in TURN_STATES.items() if state != "finish"}
+_STATE_COUNTS = ", ".join(f"count(*) FILTER (WHERE {where})" for where in [*_COUNTED.values(), "status = 'finish'"])
+_PAGE = f"SELECT {COLUMNS} FROM turns WHERE {{where}} ORDER BY {{order}}, id DESC LIMIT ? OFFSET ?"  # noqa: S608 — our own names
+_IS_NEW = "time >= coalesce((SELECT time FROM turns ORDER BY time DESC LIMIT 1 OFFSET ?), 0)"
+_BY_TIME = "ORDER BY +time DESC, id DESC"  # `+`: SQLite sorts what it finds; it does not read the rows in this order
+_SPARSE_PAGE = f"""
+SELECT {COLUMNS} FROM turns WHERE id IN (SELECT id FROM turns WHERE {{where}} {_BY_TIME} LIMIT ? OFFSET ?) {_BY_TIME}
+"""  # noqa: S608 — as above
 # A model's full name. A turn without an answer has the name that was asked for.
 MODEL_NAME = (
     "CASE WHEN coalesce(model, '') = '' THEN coalesce(asked, '') ELSE coalesce(provider, '') || '/' || model END"
@@ -121,7 +130,8 @@ class JournalHistory:
         cache = self._rows.row_marks
         found = cache.mark_rows(self._rows, ids, name) if len(ids) >= MANY_IDS else None
         if found is not None:
-            return SqlCondition(cache.queries.marked, (found.first, found.marks, found.first - 1))
+            first = found.state.first
+            return SqlCondition(cache.queries.marked, (first, found.marks, first - 1))
         return SqlCondition(f"request_id {cache.queries.in_list}", (json.dumps([*ids]),))
 
     def search(
@@ -141,18 +151,34 @@ class JournalHistory:
         Newest first, or by another column; unknown values are last.
         """
         where, values = _bounded(condition, tenant, after, upto)
-        direction = "ASC" if ascending else "DESC"
-        order = f"time {direction}" if sort == "time" else f"({sort} IS NULL), {sort} {direction}, time DESC"
-        query = f"SELECT {COLUMNS} FROM turns WHERE {where} ORDER BY {order}, id DESC LIMIT ? OFFSET ?"  # noqa: S608 — our own names
-        return [read_entry(row) for row in self._rows.read(query, (*values, limit, offset))]
+        values = (*values, limit, offset)
+        if sort == "time" and not ascending and not offset and condition.where:
+            rows = self._read_newest(where, values, limit)
+        else:
+            direction = "ASC" if ascending else "DESC"
+            order = f"time {direction}" if sort == "time" else f"({sort} IS NULL), {sort} {direction}, time DESC"
+            rows = self._rows.read(_PAGE.format(where=where, order=order), values)
+        return [read_entry(row) for row in rows]
+
+    def _read_newest(self, where: str, values: tuple[object, ...], limit: int) -> list[tuple[Any, ...]]:
+        """Returns a page of the newest rows that meet a condition.
+
+        A condition that few rows meet needs all rows. To read these by their times would take twice as long as in the
+        order in which they were written. So the newest rows are looked at first, and then, if need be, all.
+        """
+        newest = _PAGE.format(where=f"{_IS_NEW} AND {where}", order="time DESC")
+        rows = self._rows.read(newest, (NEWEST_ROWS, *values))
+        return rows if len(rows) == limit else self._rows.read(_SPARSE_PAGE.format(where=where), values)
 
     def count(self, condition: SqlCondition, *, tenant: str | None, upto: int) -> TurnCounts:
         """Returns how many turns meet a condition."""
         where, values = _bounded(condition, tenant, 0, upto)
         requests = "CAST(coalesce(sum(coalesce(times, 1)), 0) AS BIGINT)"
         query = f"SELECT count(*), {requests}, {_STATE_COUNTS} FROM turns WHERE {where}"  # noqa: S608 — our own names
-        total, requests, *states = self._rows.read(query, values)[0]
-        return TurnCounts(total, requests, dict(zip(TURN_STATES, states, strict=True)))
+        total, requests, *counts, ended = self._rows.read(query, values)[0]
+        states: dict[str, int] = dict(zip(_COUNTED, counts, strict=True))
+        states["finish"] = ended - states["warning"]
+        return TurnCounts(total, requests, {name: states[name] for name in TURN_STATES})
 
     def values_of(self, columns: Sequence[str], tenant: str | None) -> Counter[str]:
         """Returns the values of some columns in the newest rows, and how often they are there. A line is a value."""

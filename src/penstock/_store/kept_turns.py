@@ -6,6 +6,7 @@ deleted is overwritten (`secure_delete`). The file shrinks when turns go (`auto_
 
 from __future__ import annotations
 
+import json
 import logging
 import sqlite3
 import threading
@@ -319,7 +320,7 @@ class KeptTurnStore:
         with self._read_lock:
             return self._reading.read_turn(id, tenant)
 
-    def find_turns(self, phrase: str, tenant: str | None) -> Collection[str]:
+    def find_turns(self, phrase: str, tenant: str | None) -> frozenset[str]:
         """Returns the ids of turns that have these words in this order. `tenant`: whose turns; None means all."""
         with self._read_lock:
             return self._searches.find_turns(phrase, tenant)
@@ -345,8 +346,13 @@ class KeptTurnStore:
 
     def holds(self, id: str) -> bool:
         """True if a turn is in the file."""
+        return bool(self.find_kept((id,)))
+
+    def find_kept(self, ids: Collection[str]) -> frozenset[str]:
+        """Returns those of some turns that are in the file."""
+        query = "SELECT id FROM turns WHERE id IN (SELECT value FROM json_each(?))"
         with self._read_lock:
-            return self._reader.execute("SELECT 1 FROM turns WHERE id = ?", (id,)).fetchone() is not None
+            return frozenset(str(row[0]) for row in self._reader.execute(query, (json.dumps([*ids]),)))
 
     def count(self, tenant: str | None = None) -> int:
         """Returns the number of turns, of one tenant or all."""

@@ -83,7 +83,7 @@ class TextPiece(msgspec.Struct, frozen=True):
 class TextSearch(Protocol):
     """Finds kept turns by their words."""
 
-    def find_turns(self, phrase: str, tenant: str | None) -> Collection[str]:
+    def find_turns(self, phrase: str, tenant: str | None) -> frozenset[str]:
         """Returns the ids of turns that have these words in this order. `tenant`: whose turns; None means all."""
         ...
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Collection
 
     from penstock._store.kept_turns_index import TextIndex
 
@@ -33,6 +32,12 @@ _TRIGGERS = (
 )
 
 
+def join_ids(first: frozenset[str], second: frozenset[str]) -> frozenset[str]:
+    """Returns the ids that are in one of two sets: one of these themselves, if it has all."""
+    small, large = sorted((first, second), key=len)
+    return large if small <= large else large | small
+
+
 class CachedSearch(NamedTuple):
     """The ids that a search has found, and the last change that they take into account."""
 
@@ -47,7 +52,7 @@ class SearchCache:
         self._connection, self._index = connection, index
         self._searches: OrderedDict[tuple[str, str | None], CachedSearch] = OrderedDict()
 
-    def find_turns(self, phrase: str, tenant: str | None) -> Collection[str]:
+    def find_turns(self, phrase: str, tenant: str | None) -> frozenset[str]:
         """Returns the ids of turns that have these words in this order. `tenant`: whose turns; None means all."""
         with self._connection:  # ends the transaction, in which all queries see the same state
             self._connection.execute("BEGIN")
@@ -64,7 +69,10 @@ class SearchCache:
             return CachedSearch(self._index.find_turns(phrase, tenant), last)
         if not changed:
             return cached
-        return CachedSearch((cached.ids - changed) | self._index.find_among(changed, phrase, tenant), last)
+        matching = self._index.find_among(changed, phrase, tenant)
+        gone = (changed - matching) & cached.ids
+        kept = cached.ids - gone if gone else cached.ids  # no copy of a large set, if it can be avoided
+        return CachedSearch(join_ids(kept, matching), last)
 
     def _last_change(self) -> int:
         row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'changes'").fetchone()

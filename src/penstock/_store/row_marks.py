@@ -23,27 +23,29 @@ CHANGES = 1_000  # ids or rows; if more have changed, all rows are read again
 
 
 class MarkQueries(NamedTuple):
-    """Queries of a database. `all_ids`: ids and row numbers as JSON arrays, the earliest time. `state`: `TableState`.
+    """Queries of a database. `all_ids`: ids and row numbers as JSON arrays, the earliest time.
 
     `in_list`: after a column, whether it is in a JSON array of texts. `marked`: whether a row is marked; its values are
     the first row's number, the marks, and the number before the first.
     """
 
     all_ids: str
-    state: str
     in_list: str
     marked: str
 
 
+# Three queries, none of which needs to read the table in SQLite.
+_STATE = """
+SELECT (SELECT count(*) FROM turns), (SELECT coalesce(min(id), 1) FROM turns),
+    (SELECT coalesce(min(time), 0.0) FROM turns)
+"""
 SQLITE_MARKS = MarkQueries(
     "SELECT json_group_array(request_id), json_group_array(id), min(time) FROM turns",
-    "SELECT count(*), coalesce(sum(id), 0), coalesce(min(time), 0.0) FROM turns",
     "IN (SELECT value FROM json_each(?))",
     "(+id >= ? AND substr(?, id - ?, 1) = x'01')",
 )
 POSTGRES_MARKS = MarkQueries(
     "SELECT CAST(json_agg(request_id) AS TEXT), CAST(json_agg(id) AS TEXT), min(time) FROM turns",
-    "SELECT count(*), CAST(coalesce(sum(id), 0) AS BIGINT), coalesce(min(time), 0.0) FROM turns",
     "IN (SELECT jsonb_array_elements_text(CAST(? AS jsonb)))",
     "(id >= ? AND substr(?, CAST(least(id - ?, 2147483647) AS INTEGER), 1) = '\\x01'::bytea)",
 )
@@ -58,23 +60,23 @@ class JournalReader(Protocol):
 
 
 class TableState(NamedTuple):
-    """The number of rows, the sum of their row numbers, and the earliest time: they tell whether rows are the same.
+    """The number of rows, the lowest row number, and the earliest time: they tell whether rows are the same.
 
-    The highest row number would not tell: in PostgreSQL a row can appear after one with a higher number, and SQLite
-    gives the same numbers again if the table was emptied. The row with the highest number is never deleted alone.
+    Whenever rows are deleted, those with the lowest numbers or all of the earliest times are among them. The highest
+    row number would not tell: in PostgreSQL a row can appear after one with a higher number, and SQLite gives the same
+    numbers again if the table was emptied.
     """
 
     rows: int
-    number_sum: int
+    first: int
     earliest: float
 
 
 class RowMarks(NamedTuple):
-    """The marks of rows from `first` to `last`. `ids`: the turns whose rows are marked."""
+    """The marks of rows from `state.first` to `last`. `ids`: the turns whose rows are marked."""
 
     ids: frozenset[str]
     state: TableState
-    first: int
     last: int
     marks: bytes
 
@@ -116,27 +118,35 @@ def _mark_all_rows(rows: JournalReader, queries: MarkQueries, ids: frozenset[str
     for name, number in zip(names, numbers, strict=True):
         if name in ids:
             marks[number - first] = 1
-    return RowMarks(ids, TableState(len(numbers), sum(numbers), earliest or 0.0), first, last, bytes(marks))
+    return RowMarks(ids, TableState(len(numbers), first, earliest or 0.0), last, bytes(marks))
 
 
 def _update_marks(rows: JournalReader, queries: MarkQueries, ids: frozenset[str], cached: RowMarks) -> RowMarks | None:
     """Returns the marks as they are now; None if too much has changed, or the table does not tell what."""
-    changed = frozenset[str]() if ids is cached.ids else ids ^ cached.ids
-    state = TableState(*rows.read(queries.state)[0])
+    changed = _find_changed(ids, cached.ids)
+    state = TableState(*rows.read(_STATE)[0])
     if len(changed) > CHANGES or not 0 <= state.rows - cached.state.rows <= CHANGES:
         return None
     new: list[tuple[int, str]] = []
     if state != cached.state:
         new = rows.read("SELECT id, request_id FROM turns WHERE id > ?", (cached.last,))
-        count, numbers = cached.state.rows + len(new), cached.state.number_sum + sum(row[0] for row in new)
-        if state != TableState(count, numbers, cached.state.earliest):  # rows were deleted, or came late
+        if state != cached.state._replace(rows=cached.state.rows + len(new)):  # rows were deleted, or came late
             return None
     last = max((row[0] for row in new), default=cached.last)
-    if last - cached.first >= MAX_MARKS:
+    if last - cached.state.first >= MAX_MARKS:
         return None
     touched = _read_rows(rows, queries, changed) if changed else []
     marks = _set_marks(cached, last, [*new, *touched], ids) if new or touched else cached.marks
-    return RowMarks(ids, state, cached.first, last, marks)
+    return RowMarks(ids, state, last, marks)
+
+
+def _find_changed(ids: frozenset[str], before: frozenset[str]) -> frozenset[str]:
+    """Returns the ids that are in one of two sets. The common cases are quick: the same set, and one that has grown."""
+    if ids is before:
+        return frozenset()
+    added = ids - before
+    has_grown = len(ids) - len(added) == len(before)
+    return added if has_grown else added | (before - ids)
 
 
 def _read_rows(rows: JournalReader, queries: MarkQueries, ids: Collection[str]) -> list[tuple[int, str]]:
@@ -146,8 +156,8 @@ def _read_rows(rows: JournalReader, queries: MarkQueries, ids: Collection[str]) 
 
 def _set_marks(cached: RowMarks, last: int, rows: Iterable[tuple[int, str]], ids: frozenset[str]) -> bytes:
     """Returns the marks with those of some rows set anew. Rows that came after `last` are of the next search."""
-    marks = bytearray(cached.marks).ljust(last - cached.first + 1, b"\0")
+    marks = bytearray(cached.marks).ljust(last - cached.state.first + 1, b"\0")
     for number, name in rows:
         if number <= last:
-            marks[number - cached.first] = name in ids
+            marks[number - cached.state.first] = name in ids
     return bytes(marks)
