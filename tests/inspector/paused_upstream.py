@@ -26,39 +26,63 @@ TEXT: list[ev.AnyEvent] = [
 ]  # fmt: skip
 
 
-class Gate:
-    """An upstream that says its first words, and the rest when it is told to. `silent`: nothing before that."""
+class PausedUpstream:
+    """A server that waits at gates. `answer` responds to a request."""
 
-    def __init__(self, *, silent: bool = False) -> None:
-        data = b"".join(Reply.of("openai-chat", TEXT).chunks)
-        cut = data.rindex(b"\n\n", 0, data.index(b"word20")) + 2
-        self.open = gate = threading.Event()
+    def __init__(self, *gates: threading.Event) -> None:
+        self._gates = gates
+        upstream = self
 
         class Answer(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 self.rfile.read(int(self.headers["content-length"]))
-                if silent:
-                    gate.wait(LIMIT)
-                self.send_response(200)
-                self.send_header("content-type", "text/event-stream")
-                self.end_headers()
-                self.wfile.write(data[:cut])
-                gate.wait(LIMIT)
-                self.wfile.write(data[cut:])
+                upstream.answer(self)
 
             def log_message(self, *_: object) -> None: ...
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        raise NotImplementedError
+
+    def open_all(self) -> None:
+        for gate in self._gates:
+            gate.set()
+
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.open.set()
+        self.open_all()
         self._server.shutdown()
         self._server.server_close()
+
+
+def stream_halves(request: BaseHTTPRequestHandler, protocol: str, gate: threading.Event) -> None:
+    """Answers with the first half of `TEXT`, and with the second when the gate is open."""
+    data = b"".join(Reply.of(protocol, TEXT).chunks)
+    cut = data.rindex(b"\n\n", 0, data.index(b"word20")) + 2
+    request.send_response(200)
+    request.send_header("content-type", "text/event-stream")
+    request.end_headers()
+    request.wfile.write(data[:cut])
+    gate.wait(LIMIT)
+    request.wfile.write(data[cut:])
+
+
+class Gate(PausedUpstream):
+    """An upstream that says its first words, and the rest when it is told to. `silent`: nothing before that."""
+
+    def __init__(self, *, silent: bool = False) -> None:
+        self.open, self._silent = threading.Event(), silent
+        super().__init__(self.open)
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        if self._silent:
+            self.open.wait(LIMIT)
+        stream_halves(request, "openai-chat", self.open)
 
 
 @contextmanager

@@ -137,10 +137,15 @@ def test_the_window_of_a_known_model(gateway: Inspected) -> None:
     assert view(gateway, ask_messages(gateway, "openai-chat/text"))["window"] is None
 
 
+def keep_in(folder: Path) -> dict[str, Any]:
+    """Options of a gateway that keeps its turns in a folder."""
+    journal = JournalTable(path=str(folder / "journal.sqlite"))
+    return {"inspector": InspectorTable(keep=True), "data": folder, "journal": journal}
+
+
 @pytest.mark.row("V2")
 def test_a_request_that_is_read_back_from_disk_is_the_same(tmp_path: Path) -> None:
-    journal = JournalTable(path=str(tmp_path / "journal.sqlite"))
-    more: dict[str, Any] = {"inspector": InspectorTable(keep=True), "data": tmp_path, "journal": journal}
+    more = keep_in(tmp_path)
     with watched_gateway(**more) as gateway:
         name = ask_messages(gateway, "either", **THINKING)
         before = view(gateway, name)
@@ -152,8 +157,7 @@ def test_a_request_that_is_read_back_from_disk_is_the_same(tmp_path: Path) -> No
 
 @pytest.mark.row("V2")
 def test_a_request_is_shown_when_its_provider_is_gone(tmp_path: Path) -> None:
-    journal = JournalTable(path=str(tmp_path / "journal.sqlite"))
-    more: dict[str, Any] = {"inspector": InspectorTable(keep=True), "data": tmp_path, "journal": journal}
+    more = keep_in(tmp_path)
     with watched_gateway(**more) as gateway:
         name = ask_messages(gateway, "openai-chat/text", **THINKING)
     made = config("http://127.0.0.1:9", **more)

@@ -9,22 +9,21 @@ import struct
 import threading
 import zlib
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from playwright.sync_api import expect
 
-from penstock.testing import Reply
 from tests.gateway.client_requests import post
 from tests.inspector.appearances import THEMES
 from tests.inspector.axe import serious
 from tests.inspector.event_feed import watching
-from tests.inspector.paused_upstream import LIMIT, TEXT
+from tests.inspector.paused_upstream import LIMIT, PausedUpstream, stream_halves
 from tests.inspector.request_turns import PLANTED, THINKING, UPSTREAM_KEY, ask_messages, watched_gateway
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from http.server import BaseHTTPRequestHandler
 
     from playwright.sync_api import Locator, Page
 
@@ -238,47 +237,20 @@ def test_a_try_of_an_engine_without_http_ends(page: Page, gateway: Inspected) ->
     expect(one.locator(".timing")).to_contain_text("ended after")
 
 
-class PausedTries:
+class PausedTries(PausedUpstream):
     """An upstream that waits before each step: Chat fails, Messages answers, one half and then the other."""
 
     def __init__(self) -> None:
-        data = b"".join(Reply.of("anthropic", TEXT).chunks)
-        cut = data.rindex(b"\n\n", 0, data.index(b"word20")) + 2
-        self._gates = fail, answer, finish = [threading.Event() for _ in range(3)]
-        self.fail, self.answer, self.finish = fail, answer, finish
+        self.fail, self.start, self.finish = (threading.Event() for _ in range(3))
+        super().__init__(self.fail, self.start, self.finish)
 
-        class Answer(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                self.rfile.read(int(self.headers["content-length"]))
-                if self.path.startswith("/openai-chat"):
-                    fail.wait(LIMIT)
-                    self.send_error(500)
-                    return
-                answer.wait(LIMIT)
-                self.send_response(200)
-                self.send_header("content-type", "text/event-stream")
-                self.end_headers()
-                self.wfile.write(data[:cut])
-                finish.wait(LIMIT)
-                self.wfile.write(data[cut:])
-
-            def log_message(self, *_: object) -> None: ...
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
-        return self
-
-    def open_all(self) -> None:
-        for gate in self._gates:
-            gate.set()
-
-    def __exit__(self, *_: object) -> None:
-        self.open_all()
-        self._server.shutdown()
-        self._server.server_close()
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        if request.path.startswith("/openai-chat"):
+            self.fail.wait(LIMIT)
+            request.send_error(500)
+        else:
+            self.start.wait(LIMIT)
+            stream_halves(request, "anthropic", self.finish)
 
 
 @contextmanager
@@ -305,7 +277,7 @@ def test_the_tries_of_a_turn_are_shown_as_they_go(page: Page) -> None:
         upstream.fail.set()
         expect(first.locator(".badge")).to_have_text("status 500")
         expect(second.locator(".badge")).to_have_text("running")
-        upstream.answer.set()
+        upstream.start.set()
         page.get_by_role("tab", name="Tries").click()
         expect(page.locator(".turn-head")).to_contain_text("streaming")
         expect(first.locator(".badge")).to_have_text("status 500")
@@ -327,7 +299,7 @@ def test_the_request_of_a_turn_that_waits(page: Page) -> None:
         expect(page.get_by_role("tab", name="Tries (2)")).to_be_visible()
         expect(page.locator(".request-line")).to_contain_text("/anthropic/")
         page.get_by_role("tab", name="Prompt").click()
-        upstream.answer.set()
+        upstream.start.set()
         upstream.finish.set()
         totals = page.locator(".prompt-totals")
         expect(totals).to_contain_text("11 input tokens")

@@ -263,14 +263,7 @@ def test_another_consumers_view_by_one_switch(opened: Page) -> None:
 
 def test_the_whole_text_of_an_output_is_not_shown_for_another_client(page: Page, stage: Inspected) -> None:
     open_turn(page, stage, "anthropic/hostile", "openai-chat")
-    output = page.locator(".cell.outputs").filter(has_text=re.compile("MB$"))
-    page.keyboard.press("g")
-    page.get_by_role("button", name="text", exact=True).click()
-    for _ in range(12):
-        if output.count():
-            break
-        page.keyboard.press("PageDown")
-    output.first.click()
+    open_huge_text(page, ".cell.outputs")
     details = page.locator(".details")
     page.get_by_role("button", name=re.compile("Show all of it")).click()
     expect(page.get_by_role("button", name=re.compile("Show all of it"))).to_have_count(0)
@@ -365,14 +358,7 @@ def test_a_hostile_stream_runs_nothing_and_freezes_nothing(page: Page, stage: In
         page.mouse.move(400, 600)
         page.mouse.wheel(0, 25_000)
         assert _rows(page) < MOST_ROWS
-    huge = page.locator(".cell").filter(has_text=re.compile("MB$"))
-    page.keyboard.press("g")
-    page.get_by_role("button", name="text", exact=True).click()
-    for _ in range(12):
-        if huge.count():
-            break
-        page.keyboard.press("PageDown")
-    huge.first.click()
+    open_huge_text(page, ".cell")
     expect(page.locator(".details")).to_contain_text("AAAA")
     assert len(page.locator(".details").inner_text()) < 100_000
     page.get_by_role("button", name=re.compile("Show all of it")).click()
@@ -395,6 +381,18 @@ def test_a_turn_of_50_000_events_is_kept_whole_and_comes_in_pages(page: Page, st
     expect(page.locator(".cell.frames", has_text="message_stop")).to_be_visible()
     assert _rows(page) < MOST_ROWS
     expect(page.locator(".turn-said")).to_have_count(0)
+
+
+def open_huge_text(page: Page, cell: str) -> None:
+    """Looks for the text of 2 MB among the text events, and opens it."""
+    huge = page.locator(cell).filter(has_text=re.compile("MB$"))
+    page.keyboard.press("g")
+    page.get_by_role("button", name="text", exact=True).click()
+    for _ in range(12):
+        if huge.count():
+            break
+        page.keyboard.press("PageDown")
+    huge.first.click()
 
 
 def _rows(page: Page) -> int:
