@@ -7,6 +7,8 @@ import time
 import pytest
 
 from penstock._gateway.config import JournalTable
+from penstock._inspector import turn_list
+from penstock._store import journal_queries
 from penstock._store.journal_queries import UsagePoint
 from tests.gateway.client_requests import ask, get
 from tests.inspector.conftest import inspected
@@ -30,6 +32,25 @@ def test_the_history_has_pages_and_is_searched() -> None:
         assert (first["total"], first["requests"], first["states"]["finish"]) == (6, 6, 6)
         assert [row["id"] for row in get(f"{url}?q=replay messages").json()["rows"]] == [names[3]]
         assert get(f"{url}?q=100%25").json()["rows"] == []
+
+
+@pytest.mark.row("V1")
+@pytest.mark.parametrize("newest", [1, 20_000])  # rows that a search looks at first
+@pytest.mark.parametrize("most", [2, 3, 1_000])  # rows that are read to count them
+def test_a_first_page_counts_all(monkeypatch: pytest.MonkeyPatch, newest: int, most: int) -> None:
+    """However its rows are looked for, a page has as many as it should, and its counts are those of all rows."""
+    monkeypatch.setattr(journal_queries, "NEWEST_ROWS", newest)
+    monkeypatch.setattr(turn_list, "MAX_ROWS", most)
+    with inspected() as gateway:
+        for model in ("openai-chat/text", "anthropic/text", "openai-chat-unknown", "openai-chat/text", "replay/tools"):
+            ask(gateway.url, "openai-chat", model)
+        for query, total, ended in (("model:openai-chat", 3, 2), ("model:anthropic", 1, 1), ("none", 0, 0)):
+            for limit in (1, 2):
+                page = get(f"{gateway.url}/inspector/turns?q={query}&limit={limit}").json()
+                assert len(page["rows"]) == min(limit, total), query
+                assert (page["total"], page["requests"], page["states"]["finish"]) == (total, total, ended), query
+            page = get(f"{gateway.url}/inspector/turns?q={query}&limit=2&state=finish").json()
+            assert (len(page["rows"]), page["total"], sum(page["states"].values())) == (ended, ended, total), query
 
 
 def test_figures_over_time() -> None:

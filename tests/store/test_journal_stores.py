@@ -229,6 +229,8 @@ def test_pages_of_rare_and_of_common_rows(
         for limit, offset in ((1, 0), (3, 0), (200, 0), (3, 2), (3, 50)):
             found = history.search(condition, tenant=tenant, upto=upto, limit=limit, offset=offset)
             assert [turn.request_id for turn in found] == allowed[offset:][:limit], (client, limit, offset)
+        more = history.search(condition, tenant=tenant, upto=upto, limit=3, most=12)
+        assert [turn.request_id for turn in more] in (allowed[:3], allowed[:12]), client
 
 
 @pytest.mark.row("V1")

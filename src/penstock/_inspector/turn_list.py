@@ -114,11 +114,12 @@ class TurnListRoutes:
                 ascending=ascending,
                 offset=offset,
                 limit=limit,
+                most=0 if upto else MAX_ROWS,
             )
             bound = self._bounds.encode(last, tenant)
-            page: dict[str, Any] = {"rows": self.make_rows(rows), "upto": bound, "offset": offset}
-            if not upto:  # the first page also counts; if it has all rows, they need not be read again
-                whole = offset == 0 and len(rows) < limit and not states.terms
+            page: dict[str, Any] = {"rows": self.make_rows(rows[:limit]), "upto": bound, "offset": offset}
+            if not upto:  # the first page also counts; if these are all rows, they need not be read again
+                whole = offset == 0 and len(rows) not in {limit, MAX_ROWS} and not states.terms
                 counts = count_rows(rows) if whole else history.count(condition, tenant=tenant, upto=last)
                 page |= _count_fields(counts, states)
                 page |= {"partial": self._count_partial(query, states, tenant, history, last), "hints": hints}

@@ -33,7 +33,7 @@ _PAGE = f"SELECT {COLUMNS} FROM turns WHERE {{where}} ORDER BY {{order}}, id DES
 _IS_NEW = "time >= coalesce((SELECT time FROM turns ORDER BY time DESC LIMIT 1 OFFSET ?), 0)"
 _BY_TIME = "ORDER BY +time DESC, id DESC"  # `+`: SQLite sorts what it finds; it does not read the rows in this order
 _SPARSE_PAGE = f"""
-SELECT {COLUMNS} FROM turns WHERE id IN (SELECT id FROM turns WHERE {{where}} {_BY_TIME} LIMIT ? OFFSET ?) {_BY_TIME}
+SELECT {COLUMNS} FROM turns WHERE id IN (SELECT id FROM turns WHERE {{where}} {_BY_TIME} LIMIT ?) {_BY_TIME}
 """  # noqa: S608 — as above
 # A model's full name. A turn without an answer has the name that was asked for.
 MODEL_NAME = (
@@ -145,30 +145,33 @@ class JournalHistory:
         ascending: bool = False,
         offset: int = 0,
         limit: int = 200,
+        most: int = 0,
     ) -> list[JournalEntry]:
         """Returns a page of the turns with ids above `after` up to `upto` that meet a condition.
 
-        Newest first, or by another column; unknown values are last.
+        Newest first, or by another column; unknown values are last. `most`: that many may be returned, instead of
+        `limit`, if this takes no more time.
         """
         where, values = _bounded(condition, tenant, after, upto)
-        values = (*values, limit, offset)
         if sort == "time" and not ascending and not offset and condition.where:
-            rows = self._read_newest(where, values, limit)
+            rows = self._read_newest(where, values, limit, most)
         else:
             direction = "ASC" if ascending else "DESC"
             order = f"time {direction}" if sort == "time" else f"({sort} IS NULL), {sort} {direction}, time DESC"
-            rows = self._rows.read(_PAGE.format(where=where, order=order), values)
+            rows = self._rows.read(_PAGE.format(where=where, order=order), (*values, limit, offset))
         return [read_entry(row) for row in rows]
 
-    def _read_newest(self, where: str, values: tuple[object, ...], limit: int) -> list[tuple[Any, ...]]:
+    def _read_newest(self, where: str, values: tuple[object, ...], limit: int, most: int) -> list[tuple[Any, ...]]:
         """Returns a page of the newest rows that meet a condition.
 
         A condition that few rows meet needs all rows. To read these by their times would take twice as long as in the
         order in which they were written. So the newest rows are looked at first, and then, if need be, all.
         """
         newest = _PAGE.format(where=f"{_IS_NEW} AND {where}", order="time DESC")
-        rows = self._rows.read(newest, (NEWEST_ROWS, *values))
-        return rows if len(rows) == limit else self._rows.read(_SPARSE_PAGE.format(where=where), values)
+        rows = self._rows.read(newest, (NEWEST_ROWS, *values, limit, 0))
+        if len(rows) == limit:
+            return rows
+        return self._rows.read(_SPARSE_PAGE.format(where=where), (*values, max(limit, most)))
 
     def count(self, condition: SqlCondition, *, tenant: str | None, upto: int) -> TurnCounts:
         """Returns how many turns meet a condition."""
