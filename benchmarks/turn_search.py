@@ -148,6 +148,7 @@ def postgres_with(journal: Path, turns: int) -> Iterator[str]:
                     copy.add(row)
                 copy.flush()
             assert copy.total().turns == turns
+        journal.unlink()  # a gateway cannot read it by mistake
         yield server.url
     finally:
         server.close()
@@ -165,7 +166,10 @@ def report_kept(turns: int = TURNS, tries: int = KEPT_TRIES, *, postgres: bool =
         with (
             postgres_with(file, turns) if postgres else nullcontext("") as url,
             inspected(
-                journal=JournalTable(path=str(file)), stores=StoresTable(postgres=url), inspector=KEPT, data=folder
+                journal=JournalTable(path="" if postgres else str(file)),  # a path means a file, in any case
+                stores=StoresTable(postgres=url),
+                inspector=KEPT,
+                data=folder,
             ) as running,
             httpx.Client(base_url=running.url, trust_env=False, timeout=60) as client,
             closing(open_kept(folder)) as store,

@@ -8,7 +8,7 @@ import pytest
 
 from penstock._gateway.config import JournalTable
 from penstock._inspector import turn_list
-from penstock._store import journal_queries
+from penstock._store.journal import JournalStore
 from penstock._store.journal_queries import UsagePoint
 from tests.gateway.client_requests import ask, get
 from tests.inspector.conftest import inspected
@@ -39,7 +39,7 @@ def test_the_history_has_pages_and_is_searched() -> None:
 @pytest.mark.parametrize("most", [2, 3, 1_000])  # rows that are read to count them
 def test_a_first_page_counts_all(monkeypatch: pytest.MonkeyPatch, newest: int, most: int) -> None:
     """However its rows are looked for, a page has as many as it should, and its counts are those of all rows."""
-    monkeypatch.setattr(journal_queries, "NEWEST_ROWS", newest)
+    monkeypatch.setattr(JournalStore, "newest_rows", newest)
     monkeypatch.setattr(turn_list, "MAX_ROWS", most)
     with inspected() as gateway:
         for model in ("openai-chat/text", "anthropic/text", "openai-chat-unknown", "openai-chat/text", "replay/tools"):

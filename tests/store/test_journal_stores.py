@@ -212,14 +212,14 @@ def test_pages_of_rare_and_of_common_rows(
     open_journal: OpenJournal, monkeypatch: pytest.MonkeyPatch, newest: int, tenant: str | None
 ) -> None:
     """However few rows are looked at first, a page has the newest rows that a condition allows, in their order."""
-    monkeypatch.setattr(journal_queries, "NEWEST_ROWS", newest)
     draw = random.Random(newest)
     facts = [
         {"time": NOW + draw.randrange(40), "client": draw.choice(["rare", *["common"] * 9]), "tenant": owner}
         for owner in draw.choices(["red", "blue"], k=90)
     ]
-    history = JournalHistory(fill(open_journal(), [row(request_id=f"r{n}", **one) for n, one in enumerate(facts)]))
-    upto = 80
+    rows = fill(open_journal(), [row(request_id=f"r{n}", **one) for n, one in enumerate(facts)])
+    monkeypatch.setattr(rows, "newest_rows", newest)
+    history, upto = JournalHistory(rows), 80
     newest_first = sorted(range(upto), key=lambda n: (facts[n]["time"], n), reverse=True)
     for client in ("rare", "common", "none"):
         condition = SqlCondition("client = ?", (client,))

@@ -158,6 +158,7 @@ class JournalRows:
 
     slice_number = "CAST(time / ? AS INTEGER)"  # SQLite cuts
     mark_queries = SQLITE_MARKS
+    newest_rows: int = 20_000  # that a search looks at first
 
     def __init__(self, location: str) -> None:
         self.location = location

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 UsageGroup: TypeAlias = Literal["model", "client", "key", "provider"]
 MAX_ROWS = 200_000  # rows that sums are computed from
 MAX_VALUE_ROWS = 20_000  # of the newest rows: where values of a column are looked for
-NEWEST_ROWS = 20_000  # that a search looks at first
 MANY_IDS = 5_000  # in a condition: from so many on, the rows are marked
 SortColumn: TypeAlias = Literal[
     "time", "duration", "ttft", "input", "output", "cost", "http", "notes", "model", "provider", "client", "bytes_out"
@@ -164,11 +163,11 @@ class JournalHistory:
     def _read_newest(self, where: str, values: tuple[object, ...], limit: int, most: int) -> list[tuple[Any, ...]]:
         """Returns a page of the newest rows that meet a condition.
 
-        A condition that few rows meet needs all rows. To read these by their times would take twice as long as in the
-        order in which they were written. So the newest rows are looked at first, and then, if need be, all.
+        A condition that few rows meet needs all rows: they are read in the order in which they were written, because
+        by their times it takes twice as long. One that many rows meet needs only the newest, so these come first.
         """
         newest = _PAGE.format(where=f"{_IS_NEW} AND {where}", order="time DESC")
-        rows = self._rows.read(newest, (NEWEST_ROWS, *values, limit, 0))
+        rows = self._rows.read(newest, (self._rows.newest_rows, *values, limit, 0))
         if len(rows) == limit:
             return rows
         return self._rows.read(_SPARSE_PAGE.format(where=where), (*values, max(limit, most)))
