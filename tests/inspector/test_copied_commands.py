@@ -321,6 +321,22 @@ def test_a_websocket_message_is_copied_as_a_request(form: str) -> None:
     assert ("-N " if form == "curl" else "stream") in copied.text
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("more", "note"),
+    [
+        ('"input":"\\ud83d hi"', "same one over HTTP"),
+        ('"input":"hi","store":true,"store":false', "a name twice"),
+        ('"input":"hi","x":1e400', "too large"),
+    ],
+)
+def test_an_odd_websocket_message_is_copied(form: str, more: str, note: str) -> None:
+    body = f'{{"type":"response.create","model":"m",{more}}}'
+    copied = write_command(form, CopiedRequest("responses", "/v1/responses", body, "http://x", "m"))
+    assert "hi" in copied.text
+    assert any(note in one for one in copied.notes), copied.notes
+
+
 @pytest.mark.parametrize(("form", "body"), [("openai", {}), ("anthropic", {"max_tokens": 9})])
 def test_a_model_that_the_gateway_took_is_named(form: str, body: dict[str, Any]) -> None:
     protocol, path = {"openai": ("openai-chat", "/v1/chat/completions"), "anthropic": ("anthropic", "/v1/messages")}[

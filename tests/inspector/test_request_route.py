@@ -239,6 +239,8 @@ PLACES: list[tuple[Diagnostic, Any, list[str]]] = [
     (Diagnostic("loss-seed", ""), {"metadata": {"seed": "1"}, "seed": 3}, ["/seed"]),
     (Diagnostic("loss-setting", "", name="user"), {"metadata": {"user_id": "u"}}, ["/metadata/user_id"]),
     (Diagnostic("loss-metadata", ""), {"metadata": {"a": "1"}}, ["/metadata"]),
+    (Diagnostic("loss-setting", "", name="thoughts"), {"input": [{"type": "reasoning", "summary": []}] * 6, "reasoning": {"summary": "auto"}}, ["/reasoning/summary"]),
+    (Diagnostic("loss-cache", ""), {"input": [{"content": [{"cache_control": {}}]}]}, ["/input/0/content/0/cache_control"]),
     (Diagnostic("loss-setting", "", name="seed"), None, []),
     (Diagnostic("loss-cache", ""), [{"cache_control": 1}] * 50, [f"/{number}/cache_control" for number in range(MAX_PLACES)]),
 ]  # fmt: skip

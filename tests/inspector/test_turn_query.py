@@ -283,7 +283,25 @@ def read_error(text: str) -> QueryError | None:
 # ── SQL and the test of one turn ──────────────────────────────────────────────────────────────────
 
 WORDS = st.sampled_from(
-    ["", "opus", "o", "Opus-4", "100%", "a_b", "x\\y", "up", "curl/8", "it's", "50", "日本", "Änne", "än", "ЖИЛ"]
+    [
+        "",
+        "opus",
+        "o",
+        "Opus-4",
+        "100%",
+        "a_b",
+        "x\\y",
+        "up",
+        "curl/8",
+        "it's",
+        "50",
+        "日本",
+        "Änne",
+        "än",
+        "ЖИЛ",
+        "I\u015f\u0131k",
+        "İbo",
+    ]
 )
 ENTRIES = st.builds(
     turn,

@@ -205,6 +205,26 @@ def test_marks_are_kept_while_rows_are_added(open_journal: OpenJournal, monkeypa
     }
 
 
+ALPHABET = "абвгдеёжзийклмнопрстуфхцчшщъыьэюя"
+
+
+@pytest.mark.row("V1")
+@pytest.mark.parametrize("name", ["I\u015f\u0131k", "İbrahim", "STRAẞE", "ΟΔΟΣ ΣΙΣ", "日本", "ŁÓDŹ", ALPHABET])
+@pytest.mark.parametrize("field", ["key", "client", "model", "tool"])
+def test_names_in_any_letters_are_found(open_journal: OpenJournal, name: str, field: str) -> None:
+    """As they are written, and in lower case where each letter has one counterpart; a short name in no other."""
+    column = "tools" if field == "tool" else field
+    facts = [{column: name}, {column: "CLI"}, {column: f"x{name}"}]
+    history = JournalHistory(fill(open_journal(), [row(request_id=f"r{n}", **one) for n, one in enumerate(facts)]))
+    assert search(history, f'{field}="{name}"') == ["r0"]
+    assert search(history, f'{field}:"{name}"') == ["r2", "r0"]
+    assert search(history, f"{field}:\u0131") == (["r2", "r0"] if "\u0131" in name else [])
+    if name in {"ŁÓDŹ", ALPHABET}:
+        for other in (name.lower(), name.upper()):
+            assert search(history, f'{field}="{other}"') == ["r0"], other
+            assert search(history, f'-{field}:"{other}"') == ["r1"], other
+
+
 @pytest.mark.row("V1")
 @pytest.mark.parametrize("newest", [1, 7, 1_000])
 @pytest.mark.parametrize("tenant", [None, "red"])

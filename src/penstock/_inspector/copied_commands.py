@@ -6,6 +6,7 @@ A key is read from the environment and never written. What a form cannot express
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -88,11 +89,18 @@ def _without_websocket(request: CopiedRequest, notes: list[str]) -> CopiedReques
         return request
     if body.get("type") != WEBSOCKET_MESSAGE:
         return request
+    sent = {name: value for name, value in body.items() if name not in _WEBSOCKET_FIELDS} | {"stream": True}
+    try:
+        text = json.dumps(sent, allow_nan=False)
+    except ValueError:
+        notes.append("the request came over a WebSocket, and is not rewritten for HTTP: a number in it is too large")
+        return request
     notes.append("the request came over a WebSocket; this is the same one over HTTP")
+    if program_text.has_repeated_names(request.body):
+        notes.append("an object of the body has a name twice: only its last value is here")
     if body.get("previous_response_id"):
         notes.append("a WebSocket knows its own responses; over HTTP previous_response_id must name a stored one")
-    sent = {name: value for name, value in body.items() if name not in _WEBSOCKET_FIELDS} | {"stream": True}
-    return replace(request, body=msgspec.json.encode(sent).decode(), stream=True)
+    return replace(request, body=text, stream=True)
 
 
 def _sendable_headers(headers: dict[str, str], notes: list[str]) -> dict[str, str]:

@@ -189,6 +189,8 @@ class DiskRing:
             deleted = keeper.delete_turns(ids, tenant) if keeper is not None else {}
         except FILE_ERRORS as error:
             raise OSError(_NOT_DELETED.format(problem=error, name=FILE)) from error
+        for name in deleted:
+            self._damaged_turns.pop(name, None)
         if ids is None and tenant is None:  # a damaged file is empty now
             self.damage = ""
             self._damaged_turns.clear()
@@ -221,7 +223,7 @@ class DiskRing:
             found["turns"] = self.count(tenant)
             if tenant is None:  # the file holds turns of all: its size tells of those of others
                 found["bytes"] = self._read(lambda store: store.file_bytes, 0)
-                found["damaged"] = sum(map(self.holds, [*self._damaged_turns]))
+                found["damaged"] = len(self.find_kept([*self._damaged_turns]))
         problem = self.problem or self.damage or (keeper.problem if keeper is not None else "")
         return {**found, "problem": problem} if problem else found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock._gateway.callers import make_refusal
@@ -32,6 +33,6 @@ def read_journal(services: Services, query: Callable[[JournalHistory], T]) -> T 
     services.journal.flush()
     try:
         return query(JournalHistory(rows))
-    except OSError as error:
+    except (OSError, sqlite3.Error) as error:
         log.warning("the journal cannot be read: %s", error)
         raise make_refusal(503, "server", "the journal cannot be read just now", retry_after=1.0) from None

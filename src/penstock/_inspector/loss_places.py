@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 MAX_PLACES = 5  # of one diagnostic in one body
 MAX_SEARCHED = 50_000  # values of a body that are searched
 _MAX_DEPTH = 12
+_MAX_SETTING_DEPTH = 3
+_DEEP = frozenset({"cache", "detail", "strict", "namespace", "options"})  # settings of messages and tools
 LOSS, CARRIED = "loss-", "carried-"
 # Canonical setting, or the end of a diagnostic's code → names of the field in the protocols' bodies.
 _FIELDS: dict[str, frozenset[str]] = {
@@ -93,7 +95,7 @@ def find_places(row: Diagnostic, body: Any) -> list[str]:
     for place, name, value in _walk(body):
         if place.startswith("/metadata/") and subject != "user":
             continue  # names that the client has chosen
-        if (name in fields and place.count("/") <= _depth_of(subject)) or (
+        if (name in fields and _can_be_setting(subject, place)) or (
             types and isinstance(value, dict) and value.get("type") in types  # pyright: ignore[reportUnknownMemberType]
         ):
             places.append(place)
@@ -102,9 +104,9 @@ def find_places(row: Diagnostic, body: Any) -> list[str]:
     return places
 
 
-def _depth_of(subject: str) -> int:
-    """Returns how deep a field may be: cache points and details are parts of messages, settings are not."""
-    return _MAX_DEPTH if subject in {"cache", "detail", "strict", "namespace", "options"} else 3
+def _can_be_setting(subject: str, place: str) -> bool:
+    """Returns whether a field at a place is what a setting is: cache points are in messages, others are not."""
+    return subject in _DEEP or (place.count("/") <= _MAX_SETTING_DEPTH and not place.startswith("/input/"))
 
 
 def _walk(body: Any) -> Iterator[tuple[str, str, Any]]:

@@ -194,16 +194,14 @@ class NameTerm(QueryTerm, frozen=True):
     """`model:opus` finds a part of a name, `model=anthropic/claude-opus-4-5` the whole name."""
 
     def _value_sql(self, place: int, found: FoundTurns, among: IdCondition) -> SqlCondition:
-        value, columns = self.values[place].lower(), QUERY_FIELDS[self.field].columns
+        value, columns = self.values[place], QUERY_FIELDS[self.field].columns
         if self.operator != "=":
-            return _any_of(
-                [_lower_letters(column, value, "{} LIKE ? ESCAPE '\\'", contains_pattern(value)) for column in columns]
-            )
+            return _any_of([_contains_sql(column, value) for column in columns])
         if self.field == "model":
-            return _any_of([_lower_letters(column, value, "lower({}) = ?", value) for column in (MODEL_NAME, "model")])
-        if self.field == "tool":
-            return _line_sql("tools", value)
-        equal = [_lower_letters(f"coalesce({column}, '')", value, "lower({}) = ?", value) for column in columns]
+            return _any_of([_equals_sql(column, value) for column in (MODEL_NAME, "model")])
+        if self.field == "tool":  # its lines are names
+            return _contains_sql("'\n' || tools || '\n'", f"\n{value}\n")
+        equal = [_equals_sql(f"coalesce({column}, '')", value) for column in columns]
         if value:
             return _any_of(equal)
         return SqlCondition(f"({' AND '.join(one.where for one in equal)})", ("",) * len(equal))  # no column has a name
@@ -232,23 +230,33 @@ def contains_pattern(text: str) -> str:
     return f"%{escape_like(text)}%"
 
 
-def _line_sql(column: str, value: str) -> SqlCondition:
-    """Returns the condition that a column, whose lines are names, holds this name."""
-    name = escape_like(value)
-    patterns = (name, f"{name}\n%", f"%\n{name}", f"%\n{name}\n%")
-    return _any_of([_lower_letters(column, value, "{} LIKE ? ESCAPE '\\'", pattern) for pattern in patterns])
+def _contains_sql(column: str, text: str) -> SqlCondition:
+    """Returns the condition that a text is anywhere in a column, in upper or lower case."""
+    like = SqlCondition(f"{column} LIKE ? ESCAPE '\\'", (contains_pattern(text),))
+    if text.isascii():  # LIKE ignores the case of these letters
+        return like
+    letters, values = _lower_letters(column, text)
+    return _any_of([like, SqlCondition(f"{letters} LIKE ? ESCAPE '\\'", (*values, contains_pattern(text.lower())))])
 
 
-def _lower_letters(column: str, name: str, condition: str, value: str) -> SqlCondition:
-    """Returns a condition on a column, in which the letters of a name in lower case are written in lower case.
+def _equals_sql(column: str, text: str) -> SqlCondition:
+    """Returns the condition that a column is a text, in upper or lower case."""
+    if text.isascii():
+        return SqlCondition(f"lower({column}) = ?", (text.lower(),))
+    letters, values = _lower_letters(column, text)
+    same = SqlCondition(f"{column} = ?", (text,))
+    return _any_of([same, SqlCondition(f"lower({letters}) = ?", (*values, text.lower()))])
 
-    The databases themselves do that only for letters of ASCII, or as their locale says.
+
+def _lower_letters(column: str, text: str) -> tuple[str, tuple[str, str]]:
+    """Returns a column in which the letters of a text that are not of ASCII are in lower case, and the values for it.
+
+    The databases themselves do that only for letters of ASCII, or as their locale says. Letters whose cases are no
+    pair, such as ß, stay as they are.
     """
-    letters = [(letter.upper(), letter) for letter in dict.fromkeys(name) if not letter.isascii()]
-    letters = [(upper, lower) for upper, lower in letters if upper != lower and len(upper) == 1]
-    for _ in letters:
-        column = f"replace({column}, ?, ?)"
-    return SqlCondition(condition.format(column), (*(letter for pair in letters for letter in pair), value))
+    pairs = {letter.upper(): letter for letter in text.lower() if not letter.isascii()}
+    pairs = {upper: lower for upper, lower in pairs.items() if len(upper) == 1 and not upper.isascii()}
+    return f"translate({column}, ?, ?)", ("".join(pairs), "".join(pairs.values()))
 
 
 def _any_of(conditions: Sequence[SqlCondition]) -> SqlCondition:

@@ -317,7 +317,8 @@ class KeptTurnStore:
 
     def read_turn(self, id: str, tenant: str | None) -> tuple[bytes, list[list[TextPiece]]] | None:
         """Returns the body of a turn and the texts of its paths; None if there is no such turn."""
-        with self._read_lock:
+        with self._read_lock, self._reader:  # ends the transaction, in which all queries see the same state
+            self._reader.execute("BEGIN")
             return self._reading.read_turn(id, tenant)
 
     def find_turns(self, phrase: str, tenant: str | None) -> frozenset[str]:

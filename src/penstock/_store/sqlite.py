@@ -16,6 +16,7 @@ import sqlite3
 import threading
 import time
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
 LOCK_TIMEOUT = 5.0  # seconds to wait for a lock of another process
@@ -97,6 +98,7 @@ def _open(name: str, timeout: float) -> sqlite3.Connection:
             name, timeout=timeout, isolation_level=None, check_same_thread=False, uri=name.startswith("file:")
         )
     try:
+        connection.create_function("translate", 3, translate_letters, deterministic=True)
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # before the first table, or it has no effect
         mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
         for setting in ("synchronous=NORMAL", f"journal_size_limit={WAL_SIZE}", f"cache_size=-{CACHE_SIZE}"):
@@ -109,6 +111,16 @@ def _open(name: str, timeout: float) -> sqlite3.Connection:
         hint = "readers and writers will wait for each other. Keep the data folder on a local disk (PENSTOCK_DATA)"
         log.warning("%s: the file system does not support WAL (journal mode %s); %s", name, mode, hint)
     return connection
+
+
+def translate_letters(text: str | None, letters: str, others: str) -> str | None:
+    """`translate` of PostgreSQL: each of some letters becomes the one at the same place in `others`."""
+    return text.translate(_letter_table(letters, others)) if text is not None else None
+
+
+@lru_cache(16)
+def _letter_table(letters: str, others: str) -> dict[int, int]:
+    return str.maketrans(letters, others)
 
 
 # ── errors ────────────────────────────────────────────────────────────────────────────────────────
