@@ -297,6 +297,8 @@ def test_the_request_of_a_turn_that_waits(page: Page) -> None:
         expect(page.locator(".request-line")).to_contain_text("/openai-chat/chat/completions")
         upstream.fail.set()
         expect(page.get_by_role("tab", name="Tries (2)")).to_be_visible()
+        expect(page.locator(".request-line")).to_contain_text("/openai-chat/chat/completions")
+        page.get_by_role("button", name="2. anthropic").click()
         expect(page.locator(".request-line")).to_contain_text("/anthropic/")
         page.get_by_role("tab", name="Prompt").click()
         upstream.start.set()

@@ -4,6 +4,7 @@ import {
   ancestors,
   copyText,
   findPlaces,
+  losesDigits,
   parseJson,
   pointer,
   RawNumber,
@@ -70,4 +71,9 @@ test("two hundred thousand values are rows within a moment", () => {
   const value = { messages: Array.from({ length: 50_000 }, (_, number) => ({ role: "user", text: `word ${number}` })) };
   assert.equal(treeRows(value, () => true).length, 150_002);
   assert.equal(findPlaces(value, "word 4999").length, 11);
+});
+
+test("only numbers that JavaScript rounds lose digits", () => {
+  assert.equal(losesDigits('{"tools": [{"maximum": 18446744073709551615}]}'), true);
+  assert.equal(losesDigits('{"id": "18446744073709551615", "n": [9007199254740991]}'), false);
 });

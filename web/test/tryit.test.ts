@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Event } from "../src/api/types.ts";
-import { callsToAnswer, type Ending, isUnanswered, spokenMessages } from "../src/try/history.ts";
+import { callsToAnswer, canContinue, type Ending, isUnanswered, spokenMessages } from "../src/try/history.ts";
 import { typedModel } from "../src/try/typedModel.ts";
 
 function event(type: string, body: Record<string, unknown> = {}): Event {
@@ -46,6 +46,13 @@ test("calls can be answered again after a message without an answer", () => {
   assert.deepEqual(ids([question, { ...answered, events: [], took: null }]), []); // its events are still to come
   assert.equal(isUnanswered({ ...answered, events: [START] }), false); // an empty answer is an answer
   assert.deepEqual(ids([]), []);
+});
+
+test("an opened turn can be sent again until an exchange is answered", () => {
+  assert.equal(canContinue(true, []), true);
+  assert.equal(canContinue(true, [failed, faulty, stopped]), true);
+  assert.equal(canContinue(true, [failed, answered]), false);
+  assert.equal(canContinue(false, []), false);
 });
 
 test("the box for a model's name holds what was typed", () => {

@@ -1,8 +1,9 @@
 // What comes of a live turn: gathered, shown at intervals, and discarded when another trace is asked for.
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
-import type { Additions, Trace } from "../src/api/types.ts";
+import type { Additions, State, Trace } from "../src/api/types.ts";
 import { describeUnsent } from "../src/request/attemptOutcome.ts";
+import { pinTry } from "../src/request/pinTry.ts";
 import { awaitsAnswer } from "../src/request/useRequest.ts";
 import { DRAWN_EVERY, UpdateBuffer } from "../src/turn/updateBuffer.ts";
 import { event, frames } from "./traces.ts";
@@ -61,7 +62,21 @@ test("a turn awaits its answer until the first frame or event, or its end", () =
   assert.equal(awaitsAnswer({ ...trace, events: [event(null, "start")] }), false);
 });
 
-test("a turn without tries that is not over is not called refused", () => {
-  assert.equal(describeUnsent(false), "Nothing has been sent to a provider yet.");
-  assert.match(describeUnsent(true), /refused before any try/);
+test("a turn without tries is called refused only if it was", () => {
+  const row = (state: State, engine = "") => ({ state, engine });
+  assert.equal(describeUnsent(false, row("open")), "Nothing has been sent to a provider yet.");
+  assert.match(describeUnsent(true, row("refused")), /refused before any try/);
+  assert.match(describeUnsent(true, row("finish", "cache")), /the response cache had the answer\.$/);
+  for (const other of [row("cancelled"), row("fault", "native"), null]) {
+    assert.equal(describeUnsent(true, other), "Nothing was sent to a provider.");
+  }
+});
+
+test("the try under the reader stays, elsewhere the last one is followed", () => {
+  assert.equal(pinTry(null, "upstream", 0), null);
+  assert.equal(pinTry(null, "upstream", 1), 0);
+  assert.equal(pinTry(0, "upstream", 2), 0);
+  assert.equal(pinTry(0, "canonical", 3), 0);
+  assert.equal(pinTry(0, "prompt", 3), null);
+  assert.equal(pinTry(null, "canonical", 3), 2);
 });

@@ -39,17 +39,17 @@ function change(id: string, fields: Partial<Draft>): void {
   if (draft.value?.id === id) draft.value = { ...draft.value, ...fields };
 }
 
-let wanted = ""; // the turn whose request is asked for: answers about others come too late
+let loads = 0; // the calls of openDraft: only the answers of the newest one count
 
 /** Loads the request of a turn, unless it is being edited already. */
 export async function openDraft(id: string): Promise<void> {
-  wanted = id;
+  const number = ++loads;
   if (draft.value?.id === id) return;
   draft.value = null;
   draftError.value = "";
   try {
     const trace = await askJson<Trace>(`/inspector/turns/${encodeURIComponent(id)}`);
-    if (wanted !== id) return;
+    if (loads !== number) return;
     const { request, row } = trace;
     const lost = explainUnsendable(trace);
     if (lost || !row) {
@@ -57,14 +57,14 @@ export async function openDraft(id: string): Promise<void> {
       return;
     }
     const headers = await askJson<MeaningHeaders>(`/inspector/turns/${encodeURIComponent(id)}/headers`);
-    if (wanted !== id) return;
+    if (loads !== number) return;
     const text = indentJson(request);
     const original = { protocol: row.protocol, text, headers };
     const fresh = { converted: "", notes: [], state: "editing", error: "", refused: "" } as const;
     const { protocol, asked: model, stream } = row;
     draft.value = { ...fresh, id, row, original, protocol, model, stream, text, notes: [] };
   } catch (error) {
-    if (wanted === id) draftError.value = explain(error);
+    if (loads === number) draftError.value = explain(error);
   }
 }
 
@@ -97,14 +97,23 @@ export async function chooseProtocol(protocol: string): Promise<void> {
   if (!now || protocol === now.protocol) return;
   if (protocol === now.original.protocol && now.text === now.converted) return restoreOriginal();
   change(now.id, { state: "converting", error: "" });
+  const converting = draft.value;
   try {
     const stream = isStreamed(now);
     const options = { from: now.protocol, to: protocol, model: now.model, stream };
     const { text, notes } = await convertText(now.text, options);
+    if (draft.value !== converting) return keepEdited(now.id);
     change(now.id, { protocol, stream, text, converted: text, notes, state: "editing" });
   } catch (error) {
-    change(now.id, { error: explain(error), state: "editing" });
+    if (draft.value?.state === "converting") change(now.id, { error: explain(error), state: "editing" });
   }
+}
+
+/** The request was edited while the gateway converted it: the late answer must not replace what was written. */
+function keepEdited(id: string): void {
+  if (draft.value?.state !== "converting") return;
+  const error = "The protocol was not changed: the request was edited meanwhile. Choose the protocol again.";
+  change(id, { state: "editing", error });
 }
 
 /** Whether the answer of a draft is streamed: some protocols say it in the body, others elsewhere or always. */

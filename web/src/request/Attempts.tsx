@@ -1,5 +1,6 @@
 // Every try of a turn: where it went, what came back, what was decided, and how long each phase took.
 import { useState } from "preact/hooks";
+import type { Row } from "../api/types.ts";
 import { CopyButton } from "../message/CodeBlock.tsx";
 import { JsonView } from "../ui/JsonView.tsx";
 import { describeNoStatus, describeUnsent, explainUnsent } from "./attemptOutcome.ts";
@@ -8,16 +9,17 @@ import type { Attempt, Decision, RequestView } from "./types.ts";
 
 interface Props {
   view: RequestView;
+  row: Row | null;
   /** Whether the turn is over. */
   done: boolean;
   /** Shows the request of a try; absent: there is no such view. */
   onShow?: (number: number) => void;
 }
 
-export function Attempts({ view, done, onShow }: Props) {
+export function Attempts({ view, row, done, onShow }: Props) {
   const attempts = view.attempts.map(({ attempt }) => attempt);
   if (!attempts.length) {
-    return <p class="hint">{describeUnsent(done)}</p>;
+    return <p class="hint">{describeUnsent(done, row)}</p>;
   }
   const whole = Math.max(...attempts.map(({ timing }) => timing.start + lengthOf(timing)), 0.001);
   return (

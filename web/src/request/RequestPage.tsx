@@ -3,7 +3,7 @@ import "../message/card.css";
 import "../turn/side.css";
 import "../turn/breakdown.css";
 import "./request.css";
-import { useMemo, useState } from "preact/hooks";
+import { useMemo, useRef, useState } from "preact/hooks";
 import type { Row } from "../api/types.ts";
 import type { LoadBreakdown } from "../turn/BreakdownPane.tsx";
 import { formatSentence } from "../ui/format.ts";
@@ -16,6 +16,7 @@ import { JsonTree, type TreeMarks } from "./JsonTree.tsx";
 import { Losses } from "./Losses.tsx";
 import { bodyOf, marksOf } from "./marks.ts";
 import { PromptView } from "./PromptView.tsx";
+import { pinTry } from "./pinTry.ts";
 import type { RequestView } from "./types.ts";
 import { canonicalText, type Loaded } from "./useRequest.ts";
 
@@ -50,7 +51,6 @@ interface TabsProps extends Omit<Props, "loaded"> {
 function RequestTabs({ view, row, done, breakdown, tab, onTab }: TabsProps) {
   const { attempts, losses } = view;
   const [picked, setNumber] = useState<number | null>(null);
-  const number = picked ?? Math.max(0, attempts.length - 1);
   const [focus, setFocus] = useState({ side: "", place: "" });
   const show = (side: "client" | "upstream", place: string, attempt: number) => {
     setFocus({ side, place });
@@ -58,11 +58,15 @@ function RequestTabs({ view, row, done, breakdown, tab, onTab }: TabsProps) {
     onTab(side);
   };
   // Decided once: a try that fails meanwhile does not change the tab under the reader.
-  const [first] = useState(attempts.at(-1)?.attempt.error || (done && !attempts.length) ? "tries" : "prompt");
+  const refused = row?.state === "refused" && !attempts.length;
+  const [first] = useState(attempts.at(-1)?.attempt.error || refused ? "tries" : "prompt");
+  const pinned = useRef<number | null>(null);
+  pinned.current = pinTry(pinned.current, tab || first, attempts.length);
+  const number = picked ?? pinned.current ?? Math.max(0, attempts.length - 1);
   const marks = useMemo(() => marksOf(losses, number), [losses, number]);
   const own = losses.filter((loss) => loss.attempt === number);
   const focusOf = (side: string) => (focus.side === side ? focus.place : "");
-  const shared = { view, done, number, marks, onNumber: setNumber };
+  const shared = { view, row, done, number, marks, onNumber: setNumber };
   const tabs: Tab[] = [
     { id: "prompt", label: "Prompt", content: () => <PromptView {...{ view, row, done, breakdown }} /> },
     {
@@ -81,7 +85,7 @@ function RequestTabs({ view, row, done, breakdown, tab, onTab }: TabsProps) {
     {
       id: "tries",
       label: attempts.length > 1 ? `Tries (${attempts.length})` : "Tries",
-      content: () => <Attempts view={view} done={done} onShow={(which) => show("upstream", "", which)} />,
+      content: () => <Attempts view={view} row={row} done={done} onShow={(which) => show("upstream", "", which)} />,
     },
   ];
   return <Tabs label="Both halves of the request" tabs={tabs} chosen={tab || first} onChoose={onTab} />;
@@ -89,6 +93,7 @@ function RequestTabs({ view, row, done, breakdown, tab, onTab }: TabsProps) {
 
 interface PaneProps {
   view: RequestView;
+  row: Row | null;
   done: boolean;
   number: number;
   marks: { client: TreeMarks; upstream: TreeMarks };
@@ -154,9 +159,9 @@ interface UpstreamProps extends PaneProps {
 }
 
 function UpstreamTab(props: UpstreamProps) {
-  const { view, done, number, onNumber, onShow } = props;
+  const { view, row, done, number, onNumber, onShow } = props;
   const attempt = view.attempts[number]?.attempt;
-  if (!attempt) return <p class="hint tree-plain">{describeUnsent(done)}</p>;
+  if (!attempt) return <p class="hint tree-plain">{describeUnsent(done, row)}</p>;
   const losses = view.losses.filter((loss) => loss.attempt === number);
   return (
     <div class="request-pane">

@@ -1,4 +1,5 @@
 // What became of a try that has no HTTP status. Pure.
+import type { Row } from "../api/types.ts";
 import type { Attempt } from "./types.ts";
 
 /** Why there is no HTTP request: the engine needs none, or the gateway has not sent it (yet). */
@@ -8,11 +9,12 @@ export function explainUnsent(attempt: Attempt): string {
   return isOver(attempt) ? "It was not sent." : "It has not been sent yet.";
 }
 
-/** What is said of a turn without any try. */
-export function describeUnsent(done: boolean): string {
-  return done
-    ? "Nothing was sent to a provider: the turn was refused before any try."
-    : "Nothing has been sent to a provider yet.";
+/** Describes a turn without any try. */
+export function describeUnsent(done: boolean, row: Pick<Row, "state" | "engine"> | null): string {
+  if (!done) return "Nothing has been sent to a provider yet.";
+  if (row?.state === "refused") return "Nothing was sent to a provider: the turn was refused before any try.";
+  if (row?.engine === "cache") return "Nothing was sent to a provider: the response cache had the answer.";
+  return "Nothing was sent to a provider.";
 }
 
 function needsHttp(engine: string): boolean {

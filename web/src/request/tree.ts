@@ -41,6 +41,13 @@ export function hasLongNumbers(text: string): boolean {
   return LONG_DIGITS.test(text);
 }
 
+/** Whether a JSON text has a number that JavaScript rounds. */
+export function losesDigits(text: string): boolean {
+  const holds = (value: Json): boolean =>
+    value instanceof RawNumber || entriesOf(value).some(([, inner]) => holds(inner));
+  return hasLongNumbers(text) && holds(parseJson(text) ?? null);
+}
+
 function keepDigits(_: string, value: unknown, context?: { source?: string }): unknown {
   const source = context?.source;
   return typeof value === "number" && source !== undefined && String(value) !== source && LONG_DIGITS.test(source)

@@ -23,7 +23,8 @@ interface Props {
 
 export function SessionPlace({ id, query = {} }: Props) {
   // Without an answer nothing is shown: the page of the turn says what is wrong.
-  const { sessions, turns } = useFresh<Answer>(`/inspector/sessions?turn=${encodeURIComponent(id)}`).found ?? NOTHING;
+  const path = `/inspector/sessions?turn=${encodeURIComponent(id)}`;
+  const { sessions, turns } = useFresh<Answer>(path, true).found ?? NOTHING;
   const place = turns.indexOf(id);
   const session = sessions[0];
   const before = turns[place - 1];

@@ -3,8 +3,8 @@ import { useEffect, useState } from "preact/hooks";
 import { askJson, explain } from "../api/client.ts";
 import { isRunning } from "../streams/listing.ts";
 import { clockAhead, rows } from "../streams/live.ts";
+import { Refresher } from "./refresher.ts";
 
-const PAUSE = 700; // milliseconds between two questions, while turns come in
 const AGAIN = 4000; // milliseconds: a running turn may have stalled
 const SECOND = 1000;
 
@@ -19,41 +19,38 @@ export function useNow(running: boolean): number {
   return Date.now() / 1000 - clockAhead.value;
 }
 
-export function useFresh<T>(path: string): { found: T | null; error: string } {
+/** Asks for `path`, and again when turns have begun or ended. `quiet`: only then, and not while the page is hidden. */
+export function useFresh<T>(path: string, quiet = false): { found: T | null; error: string } {
   const [found, setFound] = useState<T | null>(null);
   const [error, setError] = useState("");
   useEffect(() => {
     const gone = new AbortController();
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    let known = signature();
-    let asked = 0;
-    const refresh = async () => {
-      timer = undefined;
-      known = signature();
-      const number = ++asked;
+    const ask = async () => {
       try {
         const answer = await askJson<T>(path, { signal: gone.signal });
-        if (number !== asked) return; // a later answer may be here already
+        if (gone.signal.aborted) return;
         setFound(answer);
         setError("");
       } catch (why) {
-        if (!gone.signal.aborted && number === asked) setError(explain(why));
+        if (!gone.signal.aborted) setError(explain(why));
       }
     };
-    void refresh();
-    const stop = rows.subscribe(() => {
-      if (timer === undefined && signature() !== known) timer = setTimeout(() => void refresh(), PAUSE);
-    });
-    const again = setInterval(() => {
-      if (timer === undefined && countRunning() > 0) void refresh();
-    }, AGAIN);
+    const refresher = new Refresher({ ask, signature, isPaused: () => quiet && document.hidden });
+    void refresher.refresh();
+    const stop = rows.subscribe(() => refresher.check());
+    const seen = () => void refresher.refresh();
+    if (quiet) document.addEventListener("visibilitychange", seen, { signal: gone.signal });
+    const repeat = () => {
+      if (countRunning() > 0) void refresher.refresh();
+    };
+    const again = quiet ? undefined : setInterval(repeat, AGAIN);
     return () => {
       gone.abort();
       stop();
+      refresher.stop();
       clearInterval(again);
-      clearTimeout(timer);
     };
-  }, [path]);
+  }, [path, quiet]);
   return { found, error };
 }
 

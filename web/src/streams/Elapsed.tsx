@@ -4,7 +4,7 @@ import { useEffect } from "preact/hooks";
 import type { Row } from "../api/types.ts";
 import { formatBytes, formatDuration } from "../ui/format.ts";
 import { isRunning } from "./listing.ts";
-import { clockAhead, link, paused } from "./live.ts";
+import { rowTime } from "./live.ts";
 
 /** Seconds without a byte after which a running turn looks hung. */
 export const SILENT_SECONDS = 10;
@@ -56,16 +56,11 @@ export function Progress({ row }: { row: Row }) {
   return <span class={hung ? "silence hung" : "silence"}>{words}</span>;
 }
 
-/** The gateway's time when the rows were last true: it stands while they do not change. */
-let known = 0;
-
 /** The times of a running turn, as they grow. */
 function useTimes(row: Row) {
   useSeconds();
   void second.value;
-  const stands = paused.value || link.value === "lost";
-  if (!stands || !known) known = Date.now() / 1000 - clockAhead.value;
-  return timesOf(row, known);
+  return timesOf(row, rowTime());
 }
 
 function describeLastByte({ state, bytes, last_byte }: Row, silent: number): string {

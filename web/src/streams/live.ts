@@ -51,6 +51,21 @@ export interface Search {
 }
 
 export const NEWEST: Search = { q: "", set: "all", sort: "time", ascending: false };
+/** The gateway's time when the newest list was last true; 0 before the feed has said anything. */
+let latestTime = 0;
+/** The same for the list that is shown while it is paused. */
+let frozenTime = 0;
+
+function gatewayTime(): number {
+  return Date.now() / 1000 - clockAhead.value;
+}
+
+/** The gateway's time at which the rows are true: it stands while they cannot change. */
+export function rowTime(): number {
+  if (paused.value) return frozenTime;
+  return link.value === "open" || !latestTime ? gatewayTime() : latestTime;
+}
+
 const search = signal<Search>(NEWEST);
 /** The search that the list is an answer to. */
 const answered = signal<Search>(NEWEST);
@@ -72,6 +87,7 @@ let hasGap = false;
 
 export function pause(): void {
   frozen.value = latest.value;
+  frozenTime = rowTime();
   paused.value = !paused.value;
   if (!paused.value && hasGap) reread();
 }
@@ -164,7 +180,11 @@ function pageAddress({ q, set, sort, ascending }: Search, number: number, upto: 
 function show(next: Listing): void {
   hasGap = false;
   latest.value = next;
-  if (paused.value) frozen.value = next;
+  if (latestTime) latestTime = gatewayTime();
+  if (paused.value) {
+    frozen.value = next;
+    frozenTime = gatewayTime();
+  }
   asked.clear();
 }
 
@@ -175,6 +195,7 @@ function take(message: Message): boolean {
   if (message.event !== "turns") return true;
   const turns = JSON.parse(message.data) as Turns;
   if (turns.now !== undefined) clockAhead.value = Date.now() / 1000 - turns.now;
+  latestTime = gatewayTime();
   latest.value = withNews(latest.value, turns.rows, turns.updates, turns.gone);
   begun.value = true;
   return !turns.stale && !turns.missed && hasRoom();
@@ -192,6 +213,7 @@ function hasRoom(): boolean {
 
 function takeProgress({ now, turns }: Progress): void {
   clockAhead.value = Date.now() / 1000 - now;
+  latestTime = now;
   const live = latest.value.live.map((row) => {
     const found = isRunning(row) ? turns[row.id] : undefined;
     return found ? { ...row, bytes: found[0], last_byte: found[1] } : row;

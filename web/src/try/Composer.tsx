@@ -2,7 +2,7 @@
 // answer. If the last answer has called tools, their results are written here too.
 import { useRef, useState } from "preact/hooks";
 import { Icon } from "../ui/Icon.tsx";
-import { callsToAnswer, type ToolResult } from "./history.ts";
+import { callsToAnswer, canContinue, type ToolResult } from "./history.ts";
 import { attachedImages, clearMessage, type Exchange, type Message, opening, resultTexts, writing } from "./session.ts";
 
 interface Props {
@@ -25,7 +25,7 @@ export function Composer({ busy, exchanges, onSend, onStop }: Props) {
     results[id] ? [{ id, name, text: results[id] }] : [],
   );
   const text = writing.value;
-  const continues = exchanges.length === 0 && opening.value !== null; // the messages of an opened turn may be enough
+  const continues = canContinue(opening.value !== null, exchanges); // the messages of an opened turn may be enough
   const sendable = text.trim() !== "" || images.length > 0 || answered.length > 0 || continues;
   const submit = () => {
     if (busy || !sendable) return;
@@ -37,7 +37,10 @@ export function Composer({ busy, exchanges, onSend, onStop }: Props) {
   };
   const addFiles = async (files: readonly File[]) => {
     const { read, refused } = await readImages(files);
-    attachedImages.value = [...attachedImages.value, ...read].slice(0, MOST_IMAGES);
+    attachedImages.value = [
+      ...attachedImages.value,
+      ...read.slice(0, Math.max(0, MOST_IMAGES - attachedImages.value.length)),
+    ];
     setProblem(refused);
   };
   const removeImage = (index: number) => {

@@ -67,6 +67,11 @@ export function isUnanswered(exchange: Ending): boolean {
   return isEmpty(exchange) && (exchange.state !== "done" || exchange.events.some(({ type }) => type === "fault"));
 }
 
+/** Whether the messages of an opened turn can be sent as they are: no exchange so far was answered. */
+export function canContinue(opened: boolean, exchanges: readonly Ending[]): boolean {
+  return opened && exchanges.every(isUnanswered);
+}
+
 /** The calls that the next message can answer: those of the last exchange that is not empty. */
 export function callsToAnswer(exchanges: readonly Ending[]): Call[] {
   const last = exchanges.findLast((exchange) => !isEmpty(exchange));

@@ -2,12 +2,19 @@
 // inspector for its events. If the turn cannot be followed, the bytes themselves are traced once they have all come.
 // The conversation is kept over reloads of the tab.
 import { effect, signal } from "@preact/signals";
-import { type ClientProtocol, type ConvertedRequest, convertRequest, PROTOCOLS } from "../act/protocols.ts";
+import {
+  type ClientProtocol,
+  type ConvertedRequest,
+  convertRequest,
+  convertText,
+  PROTOCOLS,
+} from "../act/protocols.ts";
 import { explainUnsendable } from "../act/unsendable.ts";
 import { about, refreshAbout } from "../api/about.ts";
 import { askJson, explain, listen } from "../api/client.ts";
 import { key } from "../api/key.ts";
 import type { Additions, Event, Trace } from "../api/types.ts";
+import { losesDigits } from "../request/tree.ts";
 import { begun } from "../streams/live.ts";
 import { forgetValue, keepValue, readValue } from "../ui/tabStore.ts";
 import { askedMessages, type Ending, isUnanswered, spokenMessages, type ToolResult } from "./history.ts";
@@ -56,6 +63,7 @@ const MOST_BYTES = 16 * 1024 * 1024; // that are kept to be traced
 const PATIENCE = 2000; // milliseconds for the watch to open, and for the last events to come
 const MOST_KEPT = 30; // exchanges that outlive a reload
 const KEPT = "try";
+const ROUNDED = "numbers with more digits than JavaScript can hold are rounded; Send again keeps them";
 
 interface Kept {
   exchanges: Exchange[];
@@ -65,15 +73,20 @@ interface Kept {
 
 /** One for each exchange that is not over, the newest last: an answer may be complete before all its events are. */
 let running: AbortController[] = [];
-/** Resolves when all events of the newest exchange are known. */
+/** Resolves when all events of all exchanges are known. */
 let settled = Promise.resolve();
 let numbers = 0;
-let restored = false;
+/** What was begun: each turn that is opened, each new conversation and each message. */
+let beginnings = 0;
+let restored: Promise<void> | null = null;
 
-/** Brings back what was kept when the page was loaded anew. */
-export async function restore(): Promise<void> {
-  if (restored) return;
-  restored = true;
+/** Brings back what was kept when the page was loaded anew. Every call waits for that: turns open in their order. */
+export function restore(): Promise<void> {
+  restored ??= readKept();
+  return restored;
+}
+
+async function readKept(): Promise<void> {
   const kept = await readValue<Kept>(KEPT);
   if (!kept || talk.value.length > 0) return;
   const over = (state: Exchange["state"]) => (state === "sending" || state === "streaming" ? "stopped" : state);
@@ -134,16 +147,18 @@ export function clearMessage(): void {
   resultTexts.value = {};
 }
 
-/** Puts a message that got no answer back into the box, beside what was written since. */
+/** Puts a message that got no answer back into the box: its text and images before those that were added since. A result
+ * that was written since stays. */
 function putBack({ said, images, results }: Message): void {
-  if (!writing.value.trim()) writing.value = said;
-  if (attachedImages.value.length === 0) attachedImages.value = images;
+  writing.value = writing.value.trim() && said ? `${said}\n\n${writing.value}` : said || writing.value;
+  attachedImages.value = [...images, ...attachedImages.value];
   const texts = Object.fromEntries(results.map(({ id, text }) => [id, text]));
   resultTexts.value = { ...texts, ...resultTexts.value };
 }
 
 /** Begins a new conversation; the settings stay. */
 export function startAnew(): void {
+  beginnings += 1;
   for (const one of running) one.abort();
   running = [];
   settled = Promise.resolve();
@@ -160,27 +175,30 @@ export function forgetAll(): void {
   void forgetValue(KEPT);
 }
 
-/** Loads a turn's request: its settings, its messages, and its last question to be sent again. Returns its model. */
+/** Loads a turn's request: its settings, its messages, and its last question to be sent again. Returns its model; null,
+ * and changes nothing, if something else was begun meanwhile. */
 export async function openTurn(id: string): Promise<{ model: string; protocol: string } | null> {
+  const number = ++beginnings;
   openError.value = "";
   try {
     const trace = await askJson<Trace>(`/inspector/turns/${encodeURIComponent(id)}`);
     const { request, row } = trace;
     const obstacle = explainUnsendable(trace);
     if (obstacle || !row) throw new Error(obstacle);
-    const made = await convertRequest(request, { from: row.protocol, to: "openai-chat", model: row.asked });
-    const { settings: found, messages } = settingsFrom(made.body);
+    const made = await convertText(request, { from: row.protocol, to: "openai-chat", model: row.asked });
+    if (number !== beginnings) return null;
+    const { settings: found, messages } = settingsFrom(JSON.parse(made.text));
     startAnew();
     const last = messages.at(-1);
     const question = last?.role === "user" && typeof last.content === "string" ? last.content : "";
     settings.value = found;
     writing.value = question;
-    const notes = made.notes.map(({ message }) => message);
+    const notes = losesDigits(made.text) ? [...made.notes, ROUNDED] : made.notes;
     opening.value = { turn: id, messages: question ? messages.slice(0, -1) : messages, notes };
     keep();
     return { model: row.asked, protocol: row.protocol };
   } catch (error) {
-    openError.value = explain(error);
+    if (number === beginnings) openError.value = explain(error);
     return null;
   }
 }
@@ -194,12 +212,14 @@ export interface Message {
 /** Sends a message. Returns false, and does nothing, while an answer is awaited or coming. */
 export function send(message: Message, model: string, way: ClientProtocol): boolean {
   if (isBusy()) return false;
+  beginnings += 1;
   const now: Exchange = {
     ...{ number: numbers++, ...message, model, way, asked: null, state: "sending", id: "", status: 0, error: "" },
     ...{ events: [], raw: "", bytes: 0, first: null, took: null },
   };
   talk.value = [...talk.value, now];
-  settled = run(now, settled);
+  const before = settled;
+  settled = run(now, before).then(() => before); // one that is stopped while it waits does not end the wait
   return true;
 }
 

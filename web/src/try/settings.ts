@@ -128,7 +128,8 @@ function writeStop(stop: string): string {
   return !stop || stop.includes("\n") || stop.startsWith('"') ? JSON.stringify(stop) : stop;
 }
 
-/** The settings and messages of a Chat body: a turn that is opened in Try it. Nothing of the body is left out. */
+/** The settings and messages of a Chat body: a turn that is opened in Try it. Left out are `stream` and `stream_options`,
+ * which Try it sets itself, and fields of a first system message other than its text. */
 export function settingsFrom(body: Record<string, unknown>): { settings: TrySettings; messages: ChatMessage[] } {
   const { model, stream, stream_options, messages: given, ...others } = body;
   const messages = (Array.isArray(given) ? given : []) as ChatMessage[];

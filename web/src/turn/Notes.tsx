@@ -1,5 +1,5 @@
 // What the request lost, and the diagnostics, losses and faults of the answer.
-import type { Mark } from "../api/types.ts";
+import type { Mark, Row } from "../api/types.ts";
 import { describeUnsent } from "../request/attemptOutcome.ts";
 import { Losses } from "../request/Losses.tsx";
 import type { Loaded } from "../request/useRequest.ts";
@@ -31,17 +31,18 @@ export function lossesOf(request: Loaded | undefined) {
 }
 
 export function Notes({ model, request }: { model: TurnModel; request?: Loaded | undefined }) {
+  const { done, row } = model.trace.value;
   return (
     <>
       <h3 class="about-head">The request</h3>
-      <RequestNotes request={request} done={model.trace.value.done} />
+      <RequestNotes request={request} done={done} row={row} />
       <h3 class="about-head">The answer</h3>
       <AnswerNotes model={model} />
     </>
   );
 }
 
-function RequestNotes({ request, done }: { request: Loaded | undefined; done: boolean }) {
+function RequestNotes({ request, done, row }: { request: Loaded | undefined; done: boolean; row: Row | null }) {
   const losses = lossesOf(request);
   if (losses.length) return <Losses losses={losses} />;
   if (request && !request.view && !request.unknown) return <p class="hint">{request.error || "Asking …"}</p>;
@@ -49,7 +50,7 @@ function RequestNotes({ request, done }: { request: Loaded | undefined; done: bo
     const why = request?.error || "there is no request here";
     return <p class="hint">{`Whether the request lost something is not known: ${why}.`}</p>;
   }
-  if (!request.view.attempts.length) return <p class="hint">{describeUnsent(done)}</p>;
+  if (!request.view.attempts.length) return <p class="hint">{describeUnsent(done, row)}</p>;
   return <p class="hint">Nothing of the request was lost or repaired.</p>;
 }
 

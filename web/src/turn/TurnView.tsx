@@ -114,7 +114,7 @@ function sideTabs({ model, whole, breakdown, request: loaded }: Parts): Tab[] {
   const { request, row, done } = model.trace.value;
   const view = loaded?.view;
   if (view?.attempts.length)
-    tabs.push({ id: "tries", label: "Tries", content: () => <Attempts view={view} done={done} /> });
+    tabs.push({ id: "tries", label: "Tries", content: () => <Attempts view={view} row={row} done={done} /> });
   if (row) tabs.push({ id: "about", label: "About", content: () => <About row={row} /> });
   if (request) tabs.push({ id: "request", label: "Request", content: () => <Request text={request} />, fills: true });
   const tokens = promptTokens(model.trace.value, breakdown);
@@ -177,7 +177,7 @@ function Bare({ model, breakdown, request: loaded }: Parts) {
           {loaded && <TriesLink trace={model.trace.value} />}
         </p>
         <h2 class="unseen">About the turn</h2>
-        {loaded?.view && <Attempts view={loaded.view} done={done} />}
+        {loaded?.view && <Attempts view={loaded.view} row={row} done={done} />}
         {row && <About row={row} />}
         {request && <Request text={request} />}
         {tokens?.()}
