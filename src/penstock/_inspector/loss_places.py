@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MAX_PLACES = 5  # of one diagnostic in one body
 MAX_SEARCHED = 50_000  # values of a body that are searched
 _MAX_DEPTH = 12
-_MAX_SETTING_DEPTH = 3
+_SETTING_DEPTH = 3  # of fields that are settings
 _DEEP = frozenset({"cache", "detail", "strict", "namespace", "options"})  # settings of messages and tools
 LOSS, CARRIED = "loss-", "carried-"
 # Canonical setting, or the end of a diagnostic's code → names of the field in the protocols' bodies.
@@ -106,7 +106,7 @@ def find_places(row: Diagnostic, body: Any) -> list[str]:
 
 def _can_be_setting(subject: str, place: str) -> bool:
     """Returns whether a field at a place is what a setting is: cache points are in messages, others are not."""
-    return subject in _DEEP or (place.count("/") <= _MAX_SETTING_DEPTH and not place.startswith("/input/"))
+    return subject in _DEEP or (place.count("/") <= _SETTING_DEPTH and not place.startswith("/input/"))
 
 
 def _walk(body: Any) -> Iterator[tuple[str, str, Any]]:
