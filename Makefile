@@ -31,24 +31,29 @@ serve: .venv/.stamp-serve ## the server with its packaged streams: no key, no ne
 	@tools/web.sh maybe
 	@PATH="$(USER_PATH)" exec $(BIN)/penstock serve $(ARGS)
 
+# Layers, the fastest first: each folder says what its tests may cost (docs/testing.md).
+LAYERS = $(addprefix tests/,core client cli gateway wire oracles page)
+
 .PHONY: test
-test: ## everything: the checks, then every test
+test: ## the checks, then every layer of tests; ARGS="tests/core -k sse" runs a part
 	@$(MAKE) --jobs=2 check test-setup
-	$(PYTEST) -m "not exhaustive" $(ARGS)
+	$(PYTEST) -m "not nightly" $(if $(findstring tests/,$(ARGS)),,$(LAYERS)) $(ARGS)
 
-# What the tests need, one after the other: two installations of system packages would wait for each other.
-TEST_SETUP = .venv/.stamp-web .venv/.stamp-node .venv/.stamp-vscode build/standalone/.made .venv/.stamp-servers build/docs-env/.made
-.PHONY: test-setup
+# What tests need, one after the other: two installations of system packages would wait for each other.
+.PHONY: test-setup surfaces-setup
 test-setup: .venv/.stamp-dev
-	@for one in $(TEST_SETUP); do $(MAKE) $$one; done
+	@for one in .venv/.stamp-web .venv/.stamp-node .venv/.stamp-servers; do $(MAKE) $$one; done
 
-.PHONY: fast
-fast: .venv/.stamp-dev ## the tests that take less than a minute
-	$(PYTEST) --hypothesis-profile=fast -m "not slow and not corpus and not node and not exhaustive" --durations=10 --durations-min=1 $(ARGS)
+surfaces-setup: test-setup
+	@for one in .venv/.stamp-surfaces .venv/.stamp-vscode build/standalone/.made build/docs-env/.made; do $(MAKE) $$one; done
 
-.PHONY: test-all
-test-all: test-setup ## every test, the exhaustive ones too, in slices that resume; ARGS=--list
-	$(BIN)/python -m tools.test_all $(ARGS)
+.PHONY: surfaces
+surfaces: surfaces-setup ## VS Code, the self-contained gateway, packages, examples, pages of the docs, the site, Firefox
+	$(PYTEST) -m "not nightly" $(if $(findstring tests/,$(ARGS)),,tests/surfaces) $(ARGS)
+
+.PHONY: nightly
+nightly: surfaces-setup ## whole matrices, growth of patterns, the soak, fuzzing, agents, in slices that resume; ARGS=--list
+	$(BIN)/python -m tools.nightly $(ARGS)
 
 STREAMS ?= 300
 .PHONY: soak
@@ -172,8 +177,8 @@ distclean: clean ## the same, and the environment and npm packages too
 	@touch $@ .venv/.stamp-serve
 
 # The npm packages of the Node tests, where there are such tests.
-.venv/.stamp-node: .venv/.stamp-dev $(wildcard tests/node/setup.sh tests/node/package-lock.json tests/node/*/package-lock.json)
-	@if [ -f tests/node/setup.sh ]; then bash tests/node/setup.sh; fi
+.venv/.stamp-node: .venv/.stamp-dev $(wildcard tests/oracles/node/setup.sh tests/oracles/node/package-lock.json tests/oracles/node/*/package-lock.json)
+	@if [ -f tests/oracles/node/setup.sh ]; then bash tests/oracles/node/setup.sh; fi
 	@touch $@
 
 # The agents of `make agents`, which are large.
@@ -182,13 +187,13 @@ distclean: clean ## the same, and the environment and npm packages too
 	@touch $@
 
 # The npm packages of the VS Code extension.
-.venv/.stamp-extension: .venv/.stamp-dev tests/vscode/setup.sh vscode/package-lock.json
-	@sh tests/vscode/setup.sh extension
+.venv/.stamp-extension: .venv/.stamp-dev tests/surfaces/vscode/setup.sh vscode/package-lock.json
+	@sh tests/surfaces/vscode/setup.sh extension
 	@touch $@
 
 # The same, and a VS Code to test it in.
-.venv/.stamp-vscode: .venv/.stamp-dev $(wildcard tests/vscode/setup.sh tests/vscode/package-lock.json vscode/package-lock.json)
-	@if [ -f tests/vscode/setup.sh ]; then sh tests/vscode/setup.sh; fi
+.venv/.stamp-vscode: .venv/.stamp-dev $(wildcard tests/surfaces/vscode/setup.sh tests/surfaces/vscode/package-lock.json vscode/package-lock.json)
+	@if [ -f tests/surfaces/vscode/setup.sh ]; then sh tests/surfaces/vscode/setup.sh; fi
 	@touch $@
 
 # The self-contained gateway in build/standalone. Half a minute; a tree that has not changed is not built again.
@@ -203,9 +208,13 @@ build/docs-env/.made: requirements/docs.lock tools/setup.sh
 	@tools/setup.sh docs
 	@touch $@
 
-# nginx and Prometheus, for tests of several gateways.
+# nginx and a browser; what only the surfaces need.
 .venv/.stamp-servers: .venv/.stamp-dev tools/servers.sh
-	@tools/servers.sh
+	@tools/servers.sh test
+	@touch $@
+
+.venv/.stamp-surfaces: .venv/.stamp-servers tools/servers.sh
+	@tools/servers.sh surfaces
 	@touch $@
 
 # The inspector's page.

@@ -18,16 +18,16 @@ from penstock._inspector.file_inspector import export_html
 from penstock._inspector.static_files import StaticFiles
 from penstock._inspector.stream_traces import source_from_file
 from penstock.testing import Reply
-from tests.inspector import sample_streams
-from tests.inspector.conftest import inspected
-from tests.inspector.sample_turns import SSE, send, sending, wired
+from tests.gateway.inspector import sample_streams
+from tests.support.inspector import inspected
+from tests.support.sample_turns import SSE, send, sending, wired
 from tests.support.browser import BROWSERS, FLAGS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
     from penstock.testing import ReceivedRequest
-    from tests.inspector.conftest import Inspected
+    from tests.support.inspector import Inspected
 
 TRIES = 5
 TURNS = {

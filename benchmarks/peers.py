@@ -107,7 +107,7 @@ def node_row() -> list[str]:
     """The AI SDK's `streamText`, by the CPU time of its process once it is warm."""
     node = NODE / ".node" / "bin" / "node"
     if not node.exists() or not (NODE / "ai7" / "node_modules" / "ai").exists():
-        return ["AI SDK in Node: not installed (`sh tests/node/setup.sh`)", "", "", ""]
+        return ["AI SDK in Node: not installed (`sh tests/oracles/node/setup.sh`)", "", "", ""]
     pair = floor.PAIRS[0]
     chunks = floor.stream(pair, EVENTS)
     mine = interleaved({"ours": partial(ours, pair.source, chunks)}, ROUNDS).micros("ours", EVENTS)

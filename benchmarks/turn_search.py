@@ -32,8 +32,8 @@ from penstock._store.journal import JournalStore
 from penstock._store.kept_turns import FILE, KeptTurnStore
 from penstock._store.postgres import PostgresDatabase
 from penstock._store.postgres_stores import PostgresJournal
-from tests.inspector.conftest import inspected
-from tests.inspector.journal_history import seed
+from tests.support.inspector import inspected
+from tests.support.journal_history import seed
 from tests.support.servers import PostgresServer
 
 if TYPE_CHECKING:

@@ -22,9 +22,6 @@ import pytest
 
 from penstock import _bridge as translation
 from penstock import _codec as codec
-from tests.support.example_counts import FAST, USUAL
-from tests.support.mark_filter import is_left_out
-from tests.support.posix_only import posix_reason
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -34,9 +31,8 @@ if TYPE_CHECKING:
 CI = os.environ.get("CI", "").lower() not in {"", "0", "false"}
 ABSENT = "corpus absent"
 
-hypothesis.settings.register_profile("dev", deadline=None, max_examples=USUAL)
-hypothesis.settings.register_profile("ci", deadline=None, max_examples=USUAL, derandomize=True, print_blob=True)
-hypothesis.settings.register_profile("fast", deadline=None, max_examples=FAST, derandomize=CI, print_blob=CI)
+hypothesis.settings.register_profile("dev", deadline=None, max_examples=50)
+hypothesis.settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("ci" if CI else "dev")
 
 translation.DEFAULT_CLOCK = lambda: 0.0  # what is translated twice must be the same, at the turn of a second too
@@ -129,21 +125,9 @@ def strict(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codec, "STRICT", True)
 
 
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not import a module of which `-m` leaves out everything, nor one that this system cannot run."""
-    expression: str = config.getoption("markexpr") or ""
-    if not collection_path.match("test_*.py"):
-        return None
-    if sys.platform == "win32" and posix_reason(collection_path):
-        return True
-    if not expression:
-        return None
-    return is_left_out(collection_path.read_text(encoding="utf-8"), expression) or None  # None: pytest decides
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the tests in an editor. One editor runs at a time: at the end, two workers would wait for each other."""
-    items.sort(key=lambda item: not item.nodeid.startswith("tests/vscode/"))
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/surfaces/vscode/"))
 
 
 @pytest.hookimpl(wrapper=True)

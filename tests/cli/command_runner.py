@@ -7,12 +7,10 @@ import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from io import BytesIO, TextIOWrapper
-from pathlib import Path
 from tempfile import TemporaryFile
 
 from penstock._cli import main
-
-PROJECT = Path(__file__).resolve().parents[2]
+from tests.support.paths import PROJECT
 
 
 def environment(**more: str) -> dict[str, str]:

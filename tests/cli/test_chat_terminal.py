@@ -11,8 +11,7 @@ import pytest
 
 from penstock._cli.chat_commands import COMMANDS, complete_line
 from penstock._cli.chat_input import HISTORY_FILE, MAX_ENTRIES, MAX_ENTRY, ChatHistory
-from penstock._replay import play
-from penstock.testing import Reply, Upstream, scripted
+from penstock.testing import Reply, Upstream, play, scripted
 from tests.cli.command_runner import environment, inside
 from tests.cli.terminal_session import CTRL_C, CTRL_D, LEFT, TAB, UP, Terminal
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.slow, pytest.mark.finding("LIB-13"), pytest.mark.row("G4")]
 HALF = 900  # bytes: the answer has begun
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 PDF = b"%PDF-1.7\n\xff\xfe binary"

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import events as ev
-from penstock._replay import play
-from penstock.testing import Reply, Upstream, scripted
+from penstock.testing import Reply, Upstream, play, scripted
 from tests.cli.command_runner import environment, inside
 from tests.cli.terminal_session import CTRL_D, Terminal
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.finding("LIB-13"), pytest.mark.row("Y2")]
 MODULE = '''
 """Tools for the test."""
 import penstock
@@ -106,7 +104,6 @@ def test_json_has_the_events_of_all_steps() -> None:
     assert done.stderr == b""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("keys", "ran"), [("y\r", True), ("n\r", False), ("\r", False)])
 def test_the_user_is_asked(up: Upstream, tmp_path: Path, keys: str, ran: bool) -> None:
     with terminal(tmp_path, "How high?") as screen:
@@ -121,7 +118,6 @@ def test_the_user_is_asked(up: Upstream, tmp_path: Path, keys: str, ran: bool) -
     assert result.endswith("Brest at 12: 7 m" if ran else "The user denied this call.")
 
 
-@pytest.mark.slow
 def test_always_asks_once(up: Upstream, tmp_path: Path) -> None:
     up.script(
         calls(("c1", "tide", '{"port":"Brest"}'), ("c2", "tide", '{"port":"Dover"}')),
@@ -137,7 +133,6 @@ def test_always_asks_once(up: Upstream, tmp_path: Path) -> None:
     assert sorted((tmp_path / "called").read_text().split(",")) == ["", "Brest", "Dover", "Hull"]
 
 
-@pytest.mark.slow
 def test_ctrl_c_at_the_question_stays_in_the_chat(up: Upstream, tmp_path: Path) -> None:
     with terminal(tmp_path) as screen:
         screen.wait_for("> ")

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-pytestmark = pytest.mark.slow
 
 COMMANDS = ("translate", "inspect")
 STREAMS = [path.read_bytes() for path in sorted((PROJECT / "tests" / "streams").glob("*/*/wire.*"))]
@@ -39,7 +38,6 @@ def test_help_names_every_command_and_shows_examples() -> None:
     assert "examples:" in text
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", cli.COMMANDS)
 def test_help_of_a_command_shows_examples(command: str) -> None:
     done = penstock(command, "--help")
@@ -156,7 +154,6 @@ def test_a_bug_of_ours_is_not_passed_off_as_bad_input(monkeypatch: pytest.Monkey
         cli.main(["translate", "--to", "events", str(path)])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_bytes_make_a_traceback(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     dice = Random(4)
@@ -174,7 +171,6 @@ def test_no_bytes_make_a_traceback(command: str, tmp_path: Path, capsys: pytest.
 # ── pipes and signals ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_reader_that_leaves_is_no_error(command: str, tmp_path: Path) -> None:
     path = tmp_path / "answer.sse"

@@ -19,7 +19,6 @@ from tests.cli.terminal_session import TAB, Terminal
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.finding("LIB-13")
 BARE: dict[str, Any] = dict.fromkeys((name for row in providers().values() for name in row.env), "")
 
 
@@ -78,7 +77,6 @@ def test_values(words: tuple[str, ...], expected: list[str] | None) -> None:
     assert (found is None) == (expected is None)
 
 
-@pytest.mark.slow
 def test_names_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "other.toml"
     path.write_text(
@@ -149,7 +147,6 @@ LINES = {  # a line up to the cursor → what it may become
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("line", LINES)
 def test_fish(folder: Path, line: str) -> None:
     words = [shell("fish"), "--no-config", "-c", f"source script.fish; complete -C '{line}'"]
@@ -159,7 +156,6 @@ def test_fish(folder: Path, line: str) -> None:
     assert [row.split("\t")[0] for row in done.stdout.decode().splitlines()] == LINES[line], done.stderr
 
 
-@pytest.mark.slow
 def test_fish_completes_files(folder: Path) -> None:
     words = [shell("fish"), "--no-config", "-c", "source script.fish; complete -C 'penstock inspect wav'"]
     done = subprocess.run(
@@ -178,7 +174,6 @@ SET_UP = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", STARTS)
 def test_the_tab_key(folder: Path, name: str) -> None:
     with Terminal([shell(name), *STARTS[name]], shell_environment(folder), folder) as terminal:

@@ -9,9 +9,8 @@ import pytest
 
 from penstock._cli import COMMANDS
 from penstock._cli.common_options import CONFIG_HELP
-from penstock._replay import play
 from penstock.providers import providers
-from penstock.testing import Reply, scripted
+from penstock.testing import Reply, play, scripted
 from tests.cli.command_runner import inside
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ max_output = 100
 """
 
 
-@pytest.mark.slow
-@pytest.mark.finding("DEF-9")
 def test_the_option_has_one_text() -> None:
     words = " ".join(CONFIG_HELP.split())
     shown = {name: " ".join(inside(name, "--help", COLUMNS="500").stdout.decode().split()) for name in COMMANDS}
@@ -39,8 +36,6 @@ def test_the_option_has_one_text() -> None:
     assert {name for name, text in shown.items() if "--config FILE" in text.split("examples:")[0]} == set(READING)
 
 
-@pytest.mark.slow
-@pytest.mark.finding("DEF-9")
 @pytest.mark.parametrize("way", ["option", "variable", "folder"])
 def test_every_command_reads_the_file(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with scripted(Reply.body({"data": [{"id": "tide"}]})) as up:
@@ -74,8 +69,6 @@ def test_every_command_reads_the_file(way: str, tmp_path: Path, monkeypatch: pyt
         assert run("teams", "list")
 
 
-@pytest.mark.finding("DEF-1")
-@pytest.mark.row("G5:missing-key-command")
 @pytest.mark.parametrize(
     ("model", "code", "words"), [("gpt-5", 1, b"OPENAI_API_KEY"), ("team", 2, b"no provider is configured")]
 )
@@ -110,7 +103,6 @@ FOUND = {
 }
 
 
-@pytest.mark.finding("DEF-10")
 def test_the_check_looks_at_keys_that_were_made(tmp_path: Path) -> None:
     env: dict[str, Any] = {**BARE, "PENSTOCK_DATA": str(tmp_path), "OPENAI_API_KEY": "made-up"}
     assert inside("keys", "add", "ci", "--model", "openai/*", "--model", "opnai/*", **env).returncode == 0
@@ -123,7 +115,6 @@ def test_the_check_looks_at_keys_that_were_made(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.finding("DEF-10")
 def test_the_check_finds_what_cannot_work(tmp_path: Path) -> None:
     path = tmp_path / "penstock.toml"
     path.write_text(CHECKED)

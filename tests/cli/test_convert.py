@@ -22,7 +22,6 @@ BODY = json.dumps(CHAT).encode()
 CALL = ("convert", "--from", "openai-chat", "--to", "responses")
 
 
-@pytest.mark.slow
 def test_a_file_and_standard_input_say_the_same(tmp_path: Path) -> None:
     path = tmp_path / "request.json"
     path.write_bytes(BODY)
@@ -96,7 +95,6 @@ def test_what_cannot_be_used_is_one_line(words: tuple[str, ...], given: bytes, c
     assert complaint in done.stderr.decode()
 
 
-@pytest.mark.slow
 def test_what_no_encoding_can_hold_is_mended() -> None:
     done = penstock(*CALL, "-q", given=b'{"model":"m","messages":[{"role":"user","content":"a\\ud800b"}]}')
     assert (done.returncode, json.loads(done.stdout)["input"][0]["content"]) == (0, "a�b")

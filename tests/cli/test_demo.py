@@ -20,7 +20,6 @@ from tests.cli.terminal_session import Terminal
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.slow
 
 COMMAND = [sys.executable, "-m", "penstock", "demo"]
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -16,7 +16,6 @@ from tests.cli.terminal_session import Terminal
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.finding("LIB-13")
 BARE: dict[str, Any] = dict.fromkeys((name for row in providers().values() for name in row.env), "")
 
 
@@ -113,7 +112,6 @@ def test_json(here: Path) -> None:
     assert json.loads(init(here, "--json", "--print").stdout)["written"] is False
 
 
-@pytest.mark.slow
 def test_by_questions(here: Path) -> None:
     env = environment(**BARE, TERM="xterm", PENSTOCK_DATA=str(here / "data"))
     with Terminal([sys.executable, "-m", "penstock", "init"], {**env, "OPENAI_API_KEY": "made-up"}, here) as terminal:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import _cli as cli
-from penstock._store.recordings import RecordingHeader, write_recording
+from penstock.testing import RecordingHeader, write_recording
 from tests.cli.command_runner import inside, penstock
 from tests.cli.sample_streams import ANTHROPIC, CHAT_CALLS, CHAT_LONG, chunk, sse
 from tests.support import corpus
@@ -40,8 +40,6 @@ def cells(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split("│")] for line in text.splitlines() if "│" in line]
 
 
-@pytest.mark.slow
-@pytest.mark.row("R7:inspect")
 def test_causes_stand_beside_their_effects(show: Any) -> None:
     table = cells(show(CHAT_CALLS, "--to", "openai-chat", width=180))
     assert table[0] == ["", "openai-chat frames", "events", "to openai-chat"]
@@ -51,27 +49,23 @@ def test_causes_stand_beside_their_effects(show: Any) -> None:
     assert done[2].startswith('call-end #1 tide {"port":"Dover"} call_a')
 
 
-@pytest.mark.slow
 def test_what_every_frame_repeats_is_said_once(show: Any) -> None:
     text = show(CHAT_CALLS, "--to", "events")
     assert 'in every frame: id "chat-7" object "chat.completion.chunk" created 1 model "tiny"' in text
     assert text.count("chat.completion.chunk") == 1
 
 
-@pytest.mark.slow
 def test_the_end_of_the_input_is_a_cause_too(show: Any) -> None:
     table = cells(show(CHAT_CALLS[: CHAT_CALLS.index(b'tool_calls"}')], "--to", "events"))
     assert ["end", "(end of input)"] in [row[:2] for row in table]
     assert table[-1][2].startswith("fault truncated")
 
 
-@pytest.mark.slow
 def test_a_frame_without_effect_has_a_dot(show: Any) -> None:
     table = cells(show(sse({"type": "ping"}, named=True) + ANTHROPIC, "--to", "events"))
     assert table[1][:3] == ["1", "ping", "·"]
 
 
-@pytest.mark.slow
 def test_long_runs_are_folded(show: Any) -> None:
     folded, everything = show(CHAT_LONG, "--to", "events"), show(CHAT_LONG, "--to", "events", "--all")
     assert 'text-delta #0 26 times "word3 word4' in folded
@@ -80,7 +74,6 @@ def test_long_runs_are_folded(show: Any) -> None:
     assert "more like these" not in everything
 
 
-@pytest.mark.slow
 def test_the_summary(show: Any) -> None:
     summary = show(CHAT_CALLS, "--to", "events").partition("\nturn ")[2]
     assert "chat-7 · tiny" in summary
@@ -117,7 +110,6 @@ def test_no_line_is_wider_than_the_terminal(show: Any, width: int) -> None:
 # ── colours ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow
 def test_colours_follow_the_conventions() -> None:
     words = ("inspect", "--to", "events")
     assert b"\x1b[" not in penstock(*words, given=CHAT_CALLS).stdout  # no terminal
@@ -126,7 +118,6 @@ def test_colours_follow_the_conventions() -> None:
     assert b"\x1b[" not in penstock(*words, "--no-color", given=CHAT_CALLS, FORCE_COLOR="1").stdout
 
 
-@pytest.mark.slow
 def test_colours_do_not_change_the_text(show: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = show(CHAT_CALLS, "--to", "events")
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -142,14 +133,12 @@ def test_without_rich_every_cell_is_there(show: Any, monkeypatch: pytest.MonkeyP
     assert ["", "", 'text-delta #0 "Let me look."', '→ content "Let me look."'] in table
 
 
-@pytest.mark.slow
 def test_a_terminal_of_few_characters_gets_question_marks() -> None:
     done = penstock("inspect", "--to", "events", given=CHAT_CALLS, PYTHONIOENCODING="ascii")
     assert done.returncode == 0
     assert b"? start" in done.stdout
 
 
-@pytest.mark.slow
 def test_the_width_is_the_terminal_s() -> None:
     for columns in ("70", "150"):
         done = inside("inspect", "--to", "events", given=CHAT_CALLS, COLUMNS=columns)
@@ -185,8 +174,6 @@ def test_json_keeps_what_is_no_json_as_text(show: Any) -> None:
 # ── the corpus ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.corpus
-@pytest.mark.slow
 def test_recorded_streams_can_be_shown(show: Any) -> None:
     corpus.corpus_or_skip()
     for entry in corpus.streams()[::9]:
@@ -204,8 +191,6 @@ def tape(tmp_path: Path, request: Any) -> Path:
 REQUEST = {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "How high is it?"}]}
 
 
-@pytest.mark.slow
-@pytest.mark.row("R7:inspect")
 def test_a_recording_shows_the_tokens_of_its_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(tape(tmp_path, REQUEST))
     assert cli.main(["inspect", path, "--width", "120"]) == 0

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from penstock.request import Turn
 
-pytestmark = pytest.mark.finding("LIB-11")
 FEW, MANY = 1_000, 3_000  # frames
 KEPT_PER_FRAME = 350  # bytes: decoders keep the text of open parts; a frame with its events and outputs takes 3,000
 
@@ -59,7 +58,6 @@ def peak(path: Path, *words: str, measured: bool = True) -> int:
         sys.stdout = stdout
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("words", [[], ["--json"], ["--all"]], ids=["table", "json", "all"])
 @pytest.mark.parametrize("kind", ["one text", "rows that differ", "large frames", "many turns"])
 def test_memory_does_not_grow_with_the_stream(
@@ -135,7 +133,6 @@ def test_what_is_left_out_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert summary["turns"][1]["lengths"]["text"] > 10 == len(summary["turns"][1]["text"])
 
 
-@pytest.mark.slow
 def test_all_rows_of_a_long_stream_come_in_several_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspect_rows, "MAX_ROWS", 4)
     monkeypatch.setattr(inspect_rows, "MAX_LAST_ROWS", 2)
@@ -164,7 +161,6 @@ def test_a_value_that_changes_late_is_not_said_to_be_constant(monkeypatch: pytes
     assert "late" not in line
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["one text", "rows that differ", "many turns"])
 def test_frames_in_batches_change_only_the_rows_that_are_not_shown(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -188,7 +184,6 @@ def test_frames_in_batches_change_only_the_rows_that_are_not_shown(
     assert last_rows[0].splitlines()[-3:] == last_rows[1].splitlines()[-3:]
 
 
-@pytest.mark.slow
 def test_the_events_of_one_frame_are_bounded(tmp_path: Path) -> None:
     calls = [
         {"id": f"c{number}", "type": "function", "function": {"name": "f", "arguments": "{}"}} for number in range(300)

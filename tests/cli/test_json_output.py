@@ -22,7 +22,6 @@ from tests.cli.sample_streams import ANTHROPIC, CHAT_CALLS
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.slow, pytest.mark.finding("LIB-13")]
 PAGE = (PROJECT / "docs" / "cli.md").read_text(encoding="utf-8")
 BARE: dict[str, Any] = dict.fromkeys((name for row in providers().values() for name in row.env), "")
 REQUEST = b'{"model":"m","seed":3,"messages":[{"role":"user","content":"hi"}]}'

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock._gateway.config import GatewayConfig
 from penstock._gateway.keys import KeyRing
+from penstock.gateway import GatewayConfig
 from tests.cli.command_runner import inside
 
 if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
-
-pytestmark = pytest.mark.slow
 
 
 def keys(data: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
@@ -51,7 +49,6 @@ def test_add_list_revoke(tmp_path: Path) -> None:
     assert b"there are no keys" in keys(tmp_path, "list").stdout
 
 
-@pytest.mark.finding("LIB-13")
 def test_rotate(tmp_path: Path) -> None:
     old = json.loads(keys(tmp_path, "add", "ci", "--requests", "60", "--note", "a build", "--json").stdout)
     before = json.loads(keys(tmp_path, "list", "--json").stdout)["ci"]
@@ -94,7 +91,6 @@ def ring(data: Path) -> KeyRing:
     return KeyRing(GatewayConfig(data=data), {})
 
 
-@pytest.mark.finding("DEF-14")
 def test_edit_changes_only_what_is_named(tmp_path: Path) -> None:
     keys(tmp_path, "add", "ci", "--requests", "60", "--note", "a build")
     assert (
@@ -110,7 +106,6 @@ def test_edit_changes_only_what_is_named(tmp_path: Path) -> None:
     assert "expires" not in row
 
 
-@pytest.mark.finding("DEF-14")
 def test_a_key_that_has_expired_is_not_found_and_can_be_extended(tmp_path: Path) -> None:
     secret = keys(tmp_path, "add", "ci", "--expires", "2020-01-01").stdout.decode().strip()
     assert ring(tmp_path).find(secret) is None
@@ -120,7 +115,6 @@ def test_a_key_that_has_expired_is_not_found_and_can_be_extended(tmp_path: Path)
     assert ring(tmp_path).find(secret) is not None
 
 
-@pytest.mark.finding("DEF-14")
 def test_rotation_with_overlap(tmp_path: Path) -> None:
     old = keys(tmp_path, "add", "ci").stdout.decode().strip()
     done = keys(tmp_path, "rotate", "ci", "--overlap", "24h")
@@ -132,7 +126,6 @@ def test_rotation_with_overlap(tmp_path: Path) -> None:
     assert [ring(tmp_path).find(old), ring(tmp_path).find(new)] == [None, None]
 
 
-@pytest.mark.finding("DEF-14")
 def test_teams_and_roles(tmp_path: Path) -> None:
     def teams(*words: str) -> subprocess.CompletedProcess[bytes]:
         return inside("teams", *words, PENSTOCK_DATA=str(tmp_path))
@@ -151,7 +144,6 @@ def test_teams_and_roles(tmp_path: Path) -> None:
     assert teams("remove", "lab").returncode == 0
 
 
-@pytest.mark.finding("DEF-14")
 @pytest.mark.parametrize(
     ("words", "said"),
     [

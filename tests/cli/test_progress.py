@@ -15,7 +15,6 @@ from tests.cli.terminal_session import Terminal
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.finding("LIB-11"), pytest.mark.slow]
 WITHOUT_RICH = "import sys; sys.modules['rich.console'] = None; from penstock._cli import main; sys.exit(main())"
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from penstock._store.recordings import read_recording
+from penstock.testing import read_recording
 from tests.cli.command_runner import PROJECT, environment, inside, penstock
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ def tape(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.row("G6")
 def test_byte_for_byte(tape: Path) -> None:
     assert inside("replay", str(tape)).stdout == STREAM
     assert inside("replay", "--full-speed", str(tape.parent)).stdout == STREAM
@@ -38,13 +37,11 @@ def test_byte_for_byte(tape: Path) -> None:
     assert (about["bytes"], about["protocol"]) == (len(STREAM), "responses")
 
 
-@pytest.mark.row("G6")
 def test_translated_on_the_way(tape: Path) -> None:
     wanted = inside("translate", "--from", "responses", "--to", "openai-chat", given=STREAM).stdout
     assert inside("replay", "--to", "openai-chat", "--full-speed", str(tape)).stdout == wanted
 
 
-@pytest.mark.slow
 def test_secrets_stay_out_of_the_file_only(tmp_path: Path) -> None:
     given = b'data: {"key":"sk-planted0123456789"}\n\n'
     request = tmp_path / "request.json"
@@ -76,8 +73,6 @@ def test_what_makes_no_sense_is_one_line(tape: Path, tmp_path: Path) -> None:
     assert read_recording(tape).data == b"data: {}\n\n"
 
 
-@pytest.mark.slow
-@pytest.mark.row("G6")
 def test_a_server_stands_in_for_the_provider(tape: Path) -> None:
     command = [sys.executable, "-m", "penstock", "replay", "--serve", "--full-speed", str(tape)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, env=environment())

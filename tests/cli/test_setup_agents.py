@@ -14,8 +14,8 @@ from ruamel.yaml import YAML
 
 from penstock._cli.serve import list_models, welcome_text
 from penstock._cli.setup.agents import AGENTS, GatewayAddress
-from penstock._gateway.config import GatewayConfig, load_config
 from penstock._gateway.config_trust import TrustStore, sensitive_settings
+from penstock.gateway import GatewayConfig, load_config
 from tests.cli.command_runner import inside, penstock
 
 if TYPE_CHECKING:
@@ -148,11 +148,6 @@ def holds(found: Any, wanted: Any) -> bool:
     return bool(found == wanted)
 
 
-@pytest.mark.slow
-@pytest.mark.row("O4")
-@pytest.mark.row("O4:writes")
-@pytest.mark.row("O4:window")
-@pytest.mark.finding("AGT-10")
 @pytest.mark.parametrize("agent", WRITTEN)
 @pytest.mark.skipif(sys.platform == "win32", reason="the folders are those of POSIX")
 def test_the_files_say_model_small_model_and_window(agent: str, written: dict[str, dict[str, Any]]) -> None:
@@ -163,8 +158,6 @@ def test_the_files_say_model_small_model_and_window(agent: str, written: dict[st
     assert holds(written[agent], expected)
 
 
-@pytest.mark.row("O4:prints")
-@pytest.mark.finding("AGT-10")
 def test_copilot_and_cline_are_told_by_variables_and_a_command(tmp_path: Path) -> None:
     done = setup(tmp_path, "copilot", "--model", MODEL, "--print")
     lines = dict(line.removeprefix("export ").split("=", 1) for line in done.stdout.decode().splitlines())
@@ -220,8 +213,6 @@ KEPT = {
 }  # fmt: skip
 
 
-@pytest.mark.row("O4:keeps")
-@pytest.mark.row("O4:undo")
 @pytest.mark.parametrize("agent", WRITTEN)
 @pytest.mark.skipif(sys.platform != "linux", reason="the folders are those of Linux")
 def test_settings_and_comments_of_the_user_stay_and_undo_restores_every_byte(agent: str, tmp_path: Path) -> None:
@@ -258,7 +249,6 @@ LLM = """\
 """
 
 
-@pytest.mark.row("O4:undo")
 def test_undo_after_the_agent_has_written_its_file_too(tmp_path: Path) -> None:
     """Codex writes the folders it trusts into its configuration: that stays."""
     path = tmp_path / ".codex/config.toml"
@@ -271,7 +261,6 @@ def test_undo_after_the_agent_has_written_its_file_too(tmp_path: Path) -> None:
     assert tomllib.loads(path.read_text()) == {"model": "gpt-5", "projects": {"/x": {"trust_level": "trusted"}}}
 
 
-@pytest.mark.row("O4:undo")
 def test_undo_of_two_setups_reports_each_file_once(tmp_path: Path) -> None:
     setup(tmp_path, "claude", "--model", "replay/agent", "--yes")
     setup(tmp_path, "claude", "--model", MODEL, "--yes")
@@ -280,7 +269,6 @@ def test_undo_of_two_setups_reports_each_file_once(tmp_path: Path) -> None:
     assert b"settings.json: removed" in done.stderr
 
 
-@pytest.mark.slow
 def test_without_a_terminal_nothing_is_written_unasked(tmp_path: Path) -> None:
     variables: Any = {"HOME": str(tmp_path), "ANTHROPIC_API_KEY": "x", "PENSTOCK_DATA": str(tmp_path / "penstock")}
     done = penstock("setup", "claude", "--model", MODEL, **variables)
@@ -309,7 +297,6 @@ def test_json_with_comments_is_not_edited_but_its_settings_are_printed(tmp_path:
     assert path.read_text() == '{\n  // mine\n  "theme": "dark"\n}\n'
 
 
-@pytest.mark.slow
 def test_a_gateway_with_keys_says_how_to_give_one(tmp_path: Path) -> None:
     data = str(tmp_path / "data")
     key = penstock("keys", "add", "me", PENSTOCK_DATA=data).stdout.decode().strip()
@@ -340,8 +327,6 @@ def test_without_a_model_it_asks_which(tmp_path: Path) -> None:
 # ── start-up hints ────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.finding("AGT-9")
-@pytest.mark.finding("AGT-10")
 def test_every_agent_has_a_hint_that_a_shell_can_read() -> None:
     config = GatewayConfig()
     env = {"ANTHROPIC_API_KEY": "x"}
@@ -366,8 +351,6 @@ def test_every_agent_has_a_hint_that_a_shell_can_read() -> None:
 # ── the gateway's own file ────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.row("O3:setup-features")
-@pytest.mark.row("O3:setup-budget")
 def test_the_file_for_the_gateway_has_what_an_agent_needs_and_explains_it(tmp_path: Path) -> None:
     done = setup(tmp_path, "gateway", "--budget", "5", "--yes")
     assert done.returncode == 0, done.stderr
@@ -384,7 +367,6 @@ def test_the_file_for_the_gateway_has_what_an_agent_needs_and_explains_it(tmp_pa
             assert lines[number - 1].startswith("# ")
 
 
-@pytest.mark.row("O3:setup-budget")
 def test_without_a_budget_the_file_offers_one(tmp_path: Path) -> None:
     setup(tmp_path, "gateway", "--yes")
     text = (tmp_path / "penstock.toml").read_text()
@@ -392,7 +374,6 @@ def test_without_a_budget_the_file_offers_one(tmp_path: Path) -> None:
     assert load_config(tmp_path / "penstock.toml", {}).limits.day_cost == 0
 
 
-@pytest.mark.row("O3:setup-features")
 def test_setup_of_an_agent_completes_the_gateways_file_and_keeps_its_trust(tmp_path: Path) -> None:
     path = tmp_path / "penstock.toml"
     path.write_text('# mine\n[features]\ncontext_management = false  # on purpose\n\n[serve]\nhost = "127.0.0.1"\n')

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock._engines.config import Account
 from penstock._engines.credentials import address_origin, find_stored_key
 from penstock._providers import registry
 from tests.cli.command_runner import PROJECT, environment, inside, penstock
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GOOD, OTHER, BAD = "sk-good-0123456789abcdef", "sk-other-0123456789abcdef", "sk-bad-0123456789abcdef"
-pytestmark = pytest.mark.slow
 FAIL = "keyring.backends.fail.Keyring"
 
 
@@ -99,8 +97,6 @@ def index(tmp_path: Path) -> Path:
     return tmp_path / "data" / "provider-keys.json"
 
 
-@pytest.mark.row("O1:terminal-checked")
-@pytest.mark.row("O1:terminal-file")
 def test_a_key_is_checked_with_one_request_and_kept_in_a_private_file(
     tmp_path: Path, config: Path, upstream: Upstream
 ) -> None:
@@ -115,7 +111,6 @@ def test_a_key_is_checked_with_one_request_and_kept_in_a_private_file(
     assert GOOD.encode() not in done.stdout + done.stderr + listed.stdout + listed.stderr
 
 
-@pytest.mark.row("O1:terminal-keyring")
 def test_a_key_goes_into_the_keyring_where_there_is_one(tmp_path: Path, config: Path) -> None:
     ring = tmp_path / "ring"
     ring.mkdir()
@@ -134,7 +129,6 @@ def test_a_key_goes_into_the_keyring_where_there_is_one(tmp_path: Path, config: 
     assert list(ring.iterdir()) == []
 
 
-@pytest.mark.row("O1:terminal-refused")
 def test_a_key_that_the_provider_refuses_is_explained_and_not_stored(
     tmp_path: Path, config: Path, upstream: Upstream
 ) -> None:
@@ -210,8 +204,8 @@ def test_a_server_that_needs_no_key_gets_none_of_another_host(tmp_path: Path, co
 def test_a_key_of_an_older_index_goes_to_the_address_of_the_table_only() -> None:
     """It does not say which host it is for."""
     stored, row = {f"{registry.STORED}openai": GOOD}, registry.provider("openai")
-    assert find_stored_key(row, Account(), stored).key == GOOD
-    found = find_stored_key(row, Account(base_url="http://other.test/v1"), stored)
+    assert find_stored_key(row, {}, stored).key == GOOD
+    found = find_stored_key(row, {"base_url": "http://other.test/v1"}, stored)
     assert (found.key, "http://other.test" in found.refusal) == ("", True)
 
 
@@ -226,7 +220,7 @@ def test_a_key_of_an_older_index_goes_to_the_address_of_the_table_only() -> None
     ],
 )
 def test_the_host_that_a_key_is_bound_to(name: str, settings: Any, env: Any, origin: str) -> None:
-    account = Account(settings=settings)
+    account = {"settings": settings}
     assert address_origin(registry.provider(name), account, env) == origin
 
 
@@ -239,7 +233,6 @@ def test_a_removed_key_is_not_used(tmp_path: Path, config: Path, upstream: Upstr
     assert upstream.keys == []
 
 
-@pytest.mark.row("O1:terminal-no-restart")
 def test_a_running_gateway_uses_a_new_key_without_a_restart(tmp_path: Path, config: Path, upstream: Upstream) -> None:
     command = [sys.executable, "-m", "penstock", "serve", "--port", "0", "--config", str(config)]
     with subprocess.Popen(

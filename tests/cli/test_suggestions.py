@@ -12,7 +12,6 @@ from tests.cli.command_runner import inside
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.finding("LIB-13")
 BARE: dict[str, Any] = dict.fromkeys((name for row in providers().values() for name in row.env), "")
 LONGEST = 300  # characters of a line
 

@@ -12,9 +12,9 @@ import pytest
 from penstock.messages import read_request
 from penstock.tokens import HybridTokenEstimator, TokenStore
 from tests.cli.command_runner import PROJECT, inside, penstock
-from tests.gateway.client_requests import post
-from tests.gateway.gateway_thread import gateway
 from tests.gateway.test_learned_counts import USED, replies
+from tests.support.client_requests import post
+from tests.support.gateway import gateway
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,8 +35,6 @@ def told(*words: str, given: Any, run: Callable[..., CompletedProcess[bytes]] = 
     return done.stdout.decode().splitlines()
 
 
-@pytest.mark.slow
-@pytest.mark.row("G4")
 def test_a_line_for_each_message_with_bounds_and_a_bar() -> None:
     lines = told(given=CHAT, run=penstock)
     assert lines[0] == "gpt-4o, counted as gpt"
@@ -56,7 +54,6 @@ def test_a_line_for_each_message_with_bounds_and_a_bar() -> None:
     assert lines[-1].startswith("estimated, confidence 0.")
 
 
-@pytest.mark.slow
 def test_without_rich_lines_are_plain_and_have_the_same_numbers(tmp_path: Path) -> None:
     (tmp_path / "rich.py").write_text("raise ImportError\n")
     rich, plain = (
@@ -124,8 +121,6 @@ def counted(*words: str, data: Path, given: Any = CHAT) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.slow
-@pytest.mark.row("G4", "T5")
 @pytest.mark.parametrize("key", ["/gpt-4o", "openai/gpt-4o"])
 def test_learned_factors_are_used_by_default(tmp_path: Path, key: str) -> None:
     """The library learns under the names that its caller gives, the gateway under those of the target."""
@@ -141,8 +136,6 @@ def test_learned_factors_are_used_by_default(tmp_path: Path, key: str) -> None:
     assert b"learned factor 1.50 from 9 turns" in done.stdout
 
 
-@pytest.mark.slow
-@pytest.mark.row("G4", "T2")
 def test_known_prompts_are_actual_and_hybrid_and_nothing_is_written(tmp_path: Path) -> None:
     request = read_request(CHAT, "openai-chat")
     with closing(TokenStore(tmp_path / "tokens.sqlite")) as store:
@@ -160,8 +153,6 @@ def test_known_prompts_are_actual_and_hybrid_and_nothing_is_written(tmp_path: Pa
         assert len(store) == rows
 
 
-@pytest.mark.slow
-@pytest.mark.row("G4", "T2")
 def test_what_a_gateway_learned_is_known_to_the_command(tmp_path: Path) -> None:
     body = {"model": "openai-chat/text", "messages": [{"role": "user", "content": "How high is the tide? " * 40}]}
     with gateway(replies(), data=tmp_path) as (running, _):
@@ -188,8 +179,6 @@ LONG: dict[str, Any] = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.row("G4", "Y4")
 def test_fit_prints_what_would_go(tmp_path: Path) -> None:
     lines = told("--fit", "3000", "--reserve", "1000", given=LONG)
     start = next(number for number, line in enumerate(lines) if line.startswith("to fit 2,000 tokens, this goes, and "))

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.slow
 def test_a_file_and_standard_input_say_the_same(tmp_path: Path) -> None:
     path = tmp_path / "answer.sse"
     path.write_bytes(ANTHROPIC)
@@ -52,7 +51,6 @@ def test_options_are_typed_by_the_codec() -> None:
     assert b'"usage":{' not in done.stdout
 
 
-@pytest.mark.slow
 def test_findings_go_to_standard_error_unless_quiet() -> None:
     given = ANTHROPIC[:-40] + b"\ndata: {oops\n\n"
     done = penstock("translate", "--to", "events", given=given)
@@ -61,7 +59,6 @@ def test_findings_go_to_standard_error_unless_quiet() -> None:
     assert penstock("translate", "--to", "events", "--quiet", given=given).stderr == b""
 
 
-@pytest.mark.slow
 def test_a_fault_in_the_stream_is_said_but_no_failure() -> None:
     half = ANTHROPIC[: ANTHROPIC.index(b"event: content_block_stop")]
     done = penstock("translate", "--to", "openai-chat", given=half)
@@ -81,7 +78,6 @@ STRICT = {  # the input, the target, the exit code
 }
 
 
-@pytest.mark.finding("LIB-12")
 @pytest.mark.parametrize("case", STRICT)
 @pytest.mark.parametrize("more", [[], ["--quiet"], ["--json"]], ids=["plain", "quiet", "json"])
 def test_strict_has_an_exit_code_for_faults_and_losses(case: str, more: list[str]) -> None:
@@ -94,7 +90,6 @@ def test_strict_has_an_exit_code_for_faults_and_losses(case: str, more: list[str
         assert strict.stdout == lenient.stdout  # the output is the same
 
 
-@pytest.mark.finding("LIB-13")
 def test_findings_as_json() -> None:
     done = inside("translate", "--to", "openai-chat", "--json", given=HALF)
     report = json.loads(done.stderr)
@@ -104,7 +99,6 @@ def test_findings_as_json() -> None:
     assert found["fault"] is None
 
 
-@pytest.mark.slow
 def test_output_flows_as_the_input_does() -> None:
     words = [sys.executable, "-m", "penstock", "translate", "--from", "anthropic", "--to", "openai-chat"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment()) as process:

@@ -49,7 +49,6 @@ def test_the_whole_picture(journal: str) -> None:
     assert "█" in said
 
 
-@pytest.mark.slow
 def test_filters_and_groups(journal: str) -> None:
     assert usage(journal, "--since", "30m").startswith("3 turns")
     assert usage(journal, "--key", "laptop").startswith("10 turns")
@@ -64,7 +63,6 @@ def test_json_is_the_same(journal: str) -> None:
     assert sum(row["turns"] for row in said["slices"]) == 30
 
 
-@pytest.mark.slow
 def test_the_last_turns(journal: str) -> None:
     lines = usage(journal, "--last", "8").splitlines()
     assert len(lines) == 8
@@ -92,7 +90,6 @@ def test_times() -> None:
         parse_since("yesterday", 0.0)
 
 
-@pytest.mark.slow
 def test_bars_are_as_long_as_their_figures(journal: str) -> None:
     lines = usage(journal, "--plot", "turns", "--no-color").splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("from "))
@@ -102,7 +99,6 @@ def test_bars_are_as_long_as_their_figures(journal: str) -> None:
     assert all(length == 0 for turns, length in rows if not turns)
 
 
-@pytest.mark.slow
 def test_what_is_no_turn_is_named_beside_them(tmp_path: Path) -> None:
     path, now = tmp_path / "journal.sqlite", time.time()
     rows = JournalStore(path, time.time, age=1e9, size=10**9)

@@ -8,18 +8,18 @@ from __future__ import annotations
 import socket
 import sys
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import uvicorn
 
 import penstock
+from tests.support.paths import PROJECT
 
 KEY = "sk-secret-0123456789abcdef"
 
 
 def main(name: str, upstream: str, *modes: str) -> None:
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
+    sys.path.insert(0, str(PROJECT / "examples"))
     example: Any = import_module(name)
     providers = {"openai": {"base_url": f"{upstream}/v1", "key": KEY}}
     example.client = penstock.Client({"providers": providers, "retries": 0}, env={})

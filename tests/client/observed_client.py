@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock import events as ev
 from penstock.client import Client
 from penstock.testing import Reply, Upstream
-from tests.engines.router_setup import VENDORS, quick, router
+from tests.wire.engines.router_setup import VENDORS, quick, router
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable

@@ -18,12 +18,11 @@ from penstock.errors import InputError, ProviderError
 from penstock.testing import Reply, Upstream, scripted
 from tests.cli.command_runner import environment
 from tests.client.observed_client import MODEL, TURN, by_stream, run
-from tests.engines.router_setup import KEY, quick, router
+from tests.wire.engines.router_setup import KEY, quick, router
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.row("Y3"), pytest.mark.finding("LIB-8")]
 RICH: list[ev.AnyEvent] = [
     ev.Start("id-1", "gpt-4o-2024", 1700000000),
     ev.ReasoningStart(0),
@@ -144,7 +143,6 @@ def test_what_is_incomplete_is_never_stored(name: str, stream: bool) -> None:
     run(scene, reply, cache=cache)
 
 
-@pytest.mark.slow
 def test_a_stream_that_is_left_early_is_not_stored() -> None:
     cache = MemoryCache()
 
@@ -317,7 +315,6 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.slow
 def test_processes_share_answers(tmp_path: Path) -> None:
     path = tmp_path / "answers.sqlite"
     with scripted(by_stream()) as up:
@@ -343,7 +340,6 @@ def test_processes_share_answers(tmp_path: Path) -> None:
     assert said == ["False 12 metres\n", "True 12 metres\n"]
 
 
-@pytest.mark.slow
 def test_a_file_finds_the_answer_at_once(tmp_path: Path) -> None:
     """Also before the writer has committed it."""
     with SqliteCache(tmp_path / "a.sqlite") as cache:

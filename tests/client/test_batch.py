@@ -18,12 +18,10 @@ from penstock.errors import BudgetExceeded, InputError, InvalidRequest, RateLimi
 from penstock.request import Message, Request, Text
 from penstock.testing import Reply, Upstream, scripted
 from tests.client.observed_client import MODEL, TURN, run
-from tests.engines.router_setup import quick, router
+from tests.wire.engines.router_setup import quick, router
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-pytestmark = [pytest.mark.row("Y3"), pytest.mark.finding("LIB-8")]
 
 
 def say(text: str, request: Any) -> Reply:
@@ -183,7 +181,6 @@ class Limited:
         return say(request.json["messages"][-1]["content"], request)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("retries", [0, 2], ids=["without retries", "with the router's retries"])
 def test_rate_limits_are_obeyed(retries: int) -> None:
     limited = Limited(2, 0.02)
@@ -204,7 +201,6 @@ def test_rate_limits_are_obeyed(retries: int) -> None:
     assert progress[-1].done == 40
 
 
-@pytest.mark.slow
 def test_the_wait_that_a_provider_asks_for() -> None:
     times: list[float] = []
 
@@ -346,7 +342,6 @@ def test_leaving_the_loop_leaves_nothing_running(how: str) -> None:
     run(scene, reply)
 
 
-@pytest.mark.slow
 def test_a_slow_reader_holds_the_batch_back() -> None:
     """A million requests do not pile up behind a reader that takes its time."""
     taken: list[int] = []

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock._replay import play
 from penstock.providers import providers
-from penstock.testing import Reply, scripted
+from penstock.testing import Reply, play, scripted
 from tests.cli.command_runner import inside as penstock
 from tests.cli.command_runner import penstock as process
-from tests.engines.router_setup import KEY
+from tests.wire.engines.router_setup import KEY
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +26,6 @@ def config(where: Path, url: str) -> str:
     return str(file)
 
 
-@pytest.mark.row("G4", "G5")
 def test_chat_with_no_key_and_no_network() -> None:
     done = penstock("chat", "replay/tools", "How high is the water?", **BARE)
     assert done.returncode == 0, done.stderr
@@ -36,8 +34,6 @@ def test_chat_with_no_key_and_no_network() -> None:
     assert b"out" in done.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.row("G4", "G5")
 @pytest.mark.parametrize("words", [["chat", "replay/text", "?"], ["doctor", "--offline"]], ids=["chat", "doctor"])
 def test_in_a_process_of_its_own_it_says_the_same(words: list[str]) -> None:
     done = process(*words, **BARE)
@@ -45,7 +41,6 @@ def test_in_a_process_of_its_own_it_says_the_same(words: list[str]) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (here.returncode, here.stdout, here.stderr)
 
 
-@pytest.mark.row("G5")
 def test_chat_with_nobody_who_is_not_there() -> None:
     nobody: Any = {name: "" for row in providers().values() for name in row.env}
     done = penstock("chat", "whoever/large", "?", **nobody)
@@ -55,14 +50,12 @@ def test_chat_with_nobody_who_is_not_there() -> None:
     assert done.stderr.count(b"\n") == 1
 
 
-@pytest.mark.row("G4")
 def test_chat_in_colour_dims_thinking() -> None:
     done = penstock("chat", "replay/reasoning", "?", FORCE_COLOR="1", **BARE)
     assert b"\x1b[2m" in done.stdout
     assert b"\x1b[2m" not in penstock("chat", "replay/reasoning", "?", NO_COLOR="1", **BARE).stdout
 
 
-@pytest.mark.row("G4")
 def test_chat_by_a_configuration(tmp_path: Path) -> None:
     with scripted(Reply.of("openai-chat", play("text"))) as up:
         file = config(tmp_path, up.url)
@@ -78,8 +71,6 @@ def test_chat_by_a_configuration(tmp_path: Path) -> None:
         assert KEY.encode() not in done.stderr + done.stdout
 
 
-@pytest.mark.slow
-@pytest.mark.row("G4")
 def test_doctor_tells_what_there_is(tmp_path: Path) -> None:
     done = penstock("doctor", "--offline", **BARE)
     assert done.returncode == 0
@@ -104,7 +95,6 @@ SAVED: dict[str, bytes] = {
 }  # fmt: skip
 
 
-@pytest.mark.row("P6", "G4")
 @pytest.mark.parametrize("form", SAVED)
 def test_a_saved_error_is_explained(form: str, tmp_path: Path) -> None:
     file = tmp_path / "failed"

@@ -12,13 +12,12 @@ import pytest
 
 import penstock
 from penstock import events as ev
-from penstock._replay import play
 from penstock.client import Client, LlmApi, SyncClient
 from penstock.errors import AuthError, BadRequest, InputError, ProviderError, explain
 from penstock.request import Message, Request, Settings, Text
 from penstock.stores import MemoryStore
-from penstock.testing import Reply, Upstream
-from tests.engines.router_setup import KEY, each_engine, quick, router
+from penstock.testing import Reply, Upstream, play
+from tests.wire.engines.router_setup import KEY, each_engine, quick, router
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -43,7 +42,6 @@ def running(scene: Callable[[Upstream, Client], Awaitable[None]], *replies: Any,
     asyncio.run(staged())
 
 
-@pytest.mark.row("P1:names")
 def test_the_interface_has_exactly_these_names() -> None:
     for kind in (LlmApi, Client, SyncClient):
         assert {name for name in NAMES if callable(getattr(kind, name, None))} == set(NAMES)
@@ -61,7 +59,6 @@ FORMS: dict[str, Callable[[], tuple[tuple[Any, ...], dict[str, Any]]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.row("P1:forms")
 @pytest.mark.parametrize("form", FORMS)
 def test_forms_of_asking_are_the_same(form: str) -> None:
     args, more = FORMS[form]()
@@ -87,7 +84,6 @@ def test_bad_forms_are_named() -> None:
     running(scene, TEXT)
 
 
-@pytest.mark.row("P1:wire-shape")
 @pytest.mark.parametrize("target", ["anthropic", "openai-chat", "responses", "gemini"])
 def test_answers_in_any_wire_shape(target: str) -> None:
     async def scene(up: Upstream, client: Client) -> None:
@@ -109,7 +105,6 @@ def test_a_wire_shape_that_has_no_whole_form() -> None:
     running(scene, WHOLE)
 
 
-@pytest.mark.row("P1:operations")
 def test_responses_complete_and_fim() -> None:
     async def scene(up: Upstream, client: Client) -> None:
         up.script(Reply.of("responses", play("text"), stream=False))
@@ -144,7 +139,6 @@ VECTORS: dict[str, tuple[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.row("P1")
 @pytest.mark.parametrize("case", VECTORS)
 def test_embeddings(case: str) -> None:
     model, answer = VECTORS[case]
@@ -167,7 +161,6 @@ RANKED: dict[str, tuple[str, Any, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.row("P1")
 @pytest.mark.parametrize("case", RANKED)
 def test_rankings(case: str) -> None:
     model, answer, limit = RANKED[case]
@@ -180,7 +173,6 @@ def test_rankings(case: str) -> None:
     running(scene, Reply.body(answer), **{model.partition("/")[0]: {}})
 
 
-@pytest.mark.row("P1")
 def test_models() -> None:
     async def scene(up: Upstream, client: Client) -> None:
         assert [one.id for one in await client.list_models("openai")] == ["gpt-4o"]
@@ -193,7 +185,6 @@ def test_models() -> None:
     running(scene, Reply.body({"data": [{"id": "gpt-4o"}]}))
 
 
-@pytest.mark.row("P7:details")
 def test_usage_is_counted_once_for_every_call() -> None:
     events: list[Any] = [
         ev.Start("a", "m"), ev.TextStart(0), ev.TextDelta(0, "hi"), ev.TextEnd(0),
@@ -238,7 +229,6 @@ def test_state_that_messages_cannot_carry_is_kept() -> None:
     asyncio.run(staged())
 
 
-@pytest.mark.row("P6")
 @each_engine
 def test_a_planted_key_is_seen_nowhere(engine: Any, caplog: pytest.LogCaptureFixture) -> None:
     """The provider repeats the key in a body, a header and a stream: it is in no error, record, log or repr."""
@@ -268,8 +258,6 @@ def test_a_planted_key_is_seen_nowhere(engine: Any, caplog: pytest.LogCaptureFix
     assert not [text for text in said if KEY in text]
 
 
-@pytest.mark.row("G5")
-@pytest.mark.finding("DEF-1")
 def test_a_model_without_a_key_is_never_played() -> None:
     schema = {"type": "object", "properties": {"fraud": {"type": "boolean"}}, "required": ["fraud"]}
     form = {"type": "json_schema", "json_schema": {"name": "s", "schema": schema}}
@@ -284,8 +272,6 @@ def test_a_model_without_a_key_is_never_played() -> None:
     asyncio.run(scene())
 
 
-@pytest.mark.row("M7:diagnostic")
-@pytest.mark.finding("DEF-2")
 def test_a_limit_that_the_protocol_requires_is_said() -> None:
     async def scene() -> None:
         async with Upstream(Reply.of("anthropic", play("text")), Reply.of("anthropic", play("text"))) as up:
@@ -301,7 +287,6 @@ def test_a_limit_that_the_protocol_requires_is_said() -> None:
     asyncio.run(scene())
 
 
-@pytest.mark.row("G5")
 def test_with_nothing_configured_packaged_streams_answer() -> None:
     async def scene() -> None:
         async with Client(env={}) as client:

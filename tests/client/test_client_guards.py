@@ -18,7 +18,6 @@ from tests.client.run_setup import call, finish, model_of, reply, result_text, s
 if TYPE_CHECKING:
     from penstock.client import BatchProgress, CallReport, Client, PendingToolCall, Run, RunStep
 
-pytestmark = [pytest.mark.row("Y2"), pytest.mark.finding("LIB-6")]
 MODEL = model_of("chat")
 CALL = Reply.calls([("look", {"place": "Rome"})])
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.test_surface import loaded_after, python
-
-pytestmark = pytest.mark.slow
+from tests.core.public.test_surface import loaded_after, python
 
 HEAVY = {
     "IPython", "aiohttp", "anyio", "bz2", "django", "fastapi", "httpx", "mcp", "openai", "opentelemetry", "pydantic", "pytest",
@@ -17,20 +15,17 @@ HEAVY = {
 LATER = {"asyncio", "hashlib", "pathlib", "ssl", "tomllib", "urllib"}
 
 
-@pytest.mark.row("Y1")
 @pytest.mark.parametrize("name", ["Client", "SyncClient", "Answer", "Stream", "Request"])
 def test_a_client_loads_nothing_heavy(name: str) -> None:
     assert loaded_after(f"import penstock\npenstock.{name}") & HEAVY == set()
 
 
-@pytest.mark.row("Y1")
 def test_the_class_loads_nothing_that_only_calls_need() -> None:
     """Without what Python, `msgspec` and `logging` load themselves, which differs between versions."""
     given = loaded_after("import logging, msgspec, penstock")
     assert (loaded_after("import penstock\npenstock.Client") - given) & LATER == set()
 
 
-@pytest.mark.finding("LIB-9")
 def test_no_function_hides_a_module_of_its_name() -> None:
     """`import penstock.fold as f` once bound a function."""
     code = """

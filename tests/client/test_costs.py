@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock._client.costs import Cost, PriceList, read_priced_tokens, read_prices, sum_costs, usage_cost
-from penstock._engines.config import Config
 from penstock._providers.registry import Prices, PriceTier
 from penstock.errors import InputError
 from penstock.events import Usage
+from penstock.gateway import Config
 
 if TYPE_CHECKING:
     from penstock.events import Extra
 
-pytestmark = [pytest.mark.row("Y3"), pytest.mark.finding("LIB-6")]
 FULL = Prices(1.0, 10.0, 0.1, 1.25, 2.5, 20.0, 3.0, 30.0)
 CLAUDE: Extra = {"anthropic": {"cache_creation": {"ephemeral_1h_input_tokens": 100, "ephemeral_5m_input_tokens": 50}}}
 CONVERSE: Extra = {"bedrock": {"cacheDetails": [{"ttl": "1h", "inputTokens": 100}, {"ttl": "5m", "inputTokens": 50}]}}

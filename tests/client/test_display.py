@@ -20,9 +20,9 @@ from penstock._client.timeline import Timeline, format_cost, format_seconds, for
 from penstock._fold import fold_all
 from penstock._printable_text import reveal_controls
 from penstock.testing import play, scripts
-from tests.inspector.axe import serious
-from tests.inspector.conftest import SHOTS
+from tests.page.axe import serious
 from tests.support.browser import chromium
+from tests.support.inspector import SHOTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -184,7 +184,6 @@ def browser() -> Iterator[Browser]:
         yield found
 
 
-@pytest.mark.slow
 def test_nothing_happens_in_a_browser(browser: Browser) -> None:
     """A real Chromium runs nothing of it and asks nobody."""
     views = "".join(render_html(build_answer_timeline(hostile_turn(text))) for text in HOSTILE.values())
@@ -236,7 +235,6 @@ def sample_run() -> Timeline:
     return timeline
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("width", [860, 390])
 @pytest.mark.parametrize(("theme", "colors"), [("light", "#fff;color:#212121"), ("dark", "#111;color:#e0e0e0")])
 def test_the_view_fits_its_page_in_any_theme(browser: Browser, theme: str, colors: str, width: int) -> None:
@@ -282,7 +280,6 @@ def many_steps(count: int) -> Timeline:
     return timeline
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", HUGE)
 def test_huge_content_is_cut(name: str) -> None:
     timeline = HUGE[name]()

@@ -18,8 +18,6 @@ from penstock.testing import Reply, scripted
 if TYPE_CHECKING:
     from penstock.testing import ReceivedRequest
 
-pytestmark = [pytest.mark.row("Y1"), pytest.mark.finding("LIB-8")]
-
 
 def embed_by_length(seen: ReceivedRequest) -> Reply:
     """Each text's vector is its length, so that the order of the answers shows."""
@@ -59,7 +57,6 @@ LONG: dict[str, tuple[list[Any], list[int]]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", LONG)
 def test_a_request_holds_at_most_so_many_tokens(case: str) -> None:
     texts, sizes = LONG[case]
@@ -108,7 +105,6 @@ def test_short_texts_are_not_counted() -> None:
     assert split_texts(["\ud800"], BatchLimit(2, 300_000)) == [["\ud800"]]
 
 
-@pytest.mark.slow
 def test_only_a_few_batches_are_sent_at_once() -> None:
     with scripted(Reply.body({}).stall()) as up, SyncClient(config(up.url), env={}) as client:
         with pytest.raises(Exception, match="timeout"):

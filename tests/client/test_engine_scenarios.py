@@ -11,21 +11,19 @@ import pytest
 
 from penstock import events as ev
 from penstock._engines.config import engine_variable
-from penstock._replay import play
 from penstock.client import Client
 from penstock.errors import AuthError, NetworkError
-from penstock.testing import Reply, Upstream
-from tests.engines.certificates import certified
-from tests.engines.proxy_server import Proxy
-from tests.engines.router_setup import VENDORS, router, run
+from penstock.testing import Reply, Upstream, play
+from tests.wire.engines.certificates import certified
+from tests.wire.engines.proxy_server import Proxy
+from tests.wire.engines.router_setup import VENDORS, router, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.engines.certificates import Papers
+    from tests.wire.engines.certificates import Papers
 
 __all__ = ["certified"]
-pytestmark = [pytest.mark.row("P4"), pytest.mark.row("P1")]
 TOOLS = [{
     "type": "function",
     "function": {
@@ -46,8 +44,7 @@ SECOND: list[dict[str, Any]] = [
 def scenes() -> Iterator[Any]:
     for provider in VENDORS:
         for flag in ("", "native", "sdk"):
-            marks = [pytest.mark.slow] if flag == "sdk" else []
-            yield pytest.param(provider, flag, id=f"{provider}-{flag or 'unset'}", marks=marks)
+            yield pytest.param(provider, flag, id=f"{provider}-{flag or 'unset'}")
 
 
 each = pytest.mark.parametrize(("provider", "flag"), list(scenes()))
@@ -144,7 +141,7 @@ def test_error_handling(provider: str, flag: str) -> None:
     run(scene)
 
 
-@pytest.mark.parametrize("flag", ["", "native", pytest.param("sdk", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("flag", ["", "native", "sdk"])
 @pytest.mark.parametrize("model", ["o3-pro", "gpt-5.1-codex"])
 def test_responses_endpoint(model: str, flag: str) -> None:
     async def scene() -> None:

@@ -30,7 +30,6 @@ from penstock.errors import InputError, ToolError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-pytestmark = [pytest.mark.row("Y2"), pytest.mark.finding("LIB-6")]
 
 GOOGLE = """Searches the library.
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from penstock._engines.engine_interface import Decision
 
-pytestmark = [pytest.mark.row("Y3"), pytest.mark.finding("LIB-7")]
 NAMES = ("on_request", "on_event", "on_finish", "on_decision")
 
 

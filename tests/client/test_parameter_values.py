@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-pytestmark = [pytest.mark.row("Y1"), pytest.mark.finding("LIB-4")]
 NAN, INF = float("nan"), float("inf")
 NOT_JSON = ({"a": object()}, {"a": [NAN]}, {"a": {"b": INF}}, {"a": {1: 2}}, {"a": {1, 2}}, {"a": b"x"})
 SECONDS = ("5", NAN, INF, -1, 0, True)
@@ -256,6 +255,5 @@ async def _outputs() -> None:
         assert await read_outputs(client) == ("yes", None)
 
 
-@pytest.mark.row("Y2")
 def test_outputs_of_types_that_are_not_classes() -> None:
     asyncio.run(_outputs())

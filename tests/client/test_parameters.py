@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock._client import parameters as params
-from penstock._replay import play
 from penstock.client import Client, LlmApi, RequestOptions, Stream, SyncClient, SyncStream, Timeouts
 from penstock.errors import BadRequest, InputError, PenstockError, TimedOut, UnknownParameter
 from penstock.request import Format, Message, Request, Text, Tool, ToolChoice
-from penstock.testing import Reply, Upstream, scripted
+from penstock.testing import Reply, Upstream, play, scripted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-pytestmark = pytest.mark.row("Y1")
 KEY = "sk-test"
 MODEL = "up/gpt-4o"
 HELLO = [{"role": "user", "content": "hello"}]
@@ -83,7 +81,6 @@ each_method = pytest.mark.parametrize("method", CALLS)
 
 @both
 @each_method
-@pytest.mark.finding("LIB-1")
 def test_content_is_given_by_keyword(kind: str, method: str) -> None:
     reply, arguments, sent = CALLS[method]
     with scripted(reply) as up:
@@ -92,13 +89,11 @@ def test_content_is_given_by_keyword(kind: str, method: str) -> None:
         assert {name: up.requests[0].json.get(name) for name in sent} == sent
 
 
-@pytest.mark.finding("LIB-1")
 def test_a_model_list_is_of_the_provider_that_is_named() -> None:
     with scripted(MODELS) as up:
         assert [one.provider for one in call_async(config(up), "list_models", provider="up")] == ["up"]
 
 
-@pytest.mark.finding("LIB-1")
 @pytest.mark.parametrize(
     ("method", "arguments"),
     [("embed", {"model": MODEL, "input": "a"}), ("fim_stream", {"model": MODEL, "prompt": "def"}),
@@ -111,7 +106,6 @@ def test_names_of_the_wire_work_too(method: str, arguments: dict[str, Any]) -> N
 
 @both
 @each_method
-@pytest.mark.finding("LIB-3")
 @pytest.mark.parametrize(
     ("wrong", "right"), [("timout", "timeout"), ("extraBody", "extra_body"), ("enginee", "engine")]
 )
@@ -131,7 +125,6 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.finding("LIB-3")
 @pytest.mark.parametrize("wrong", WRONG)
 def test_what_a_wrong_name_suggests(wrong: str) -> None:
     with SyncClient(env={}) as client, pytest.raises(UnknownParameter) as found:
@@ -145,7 +138,6 @@ def test_unknown_names_of_the_clients_themselves() -> None:
             kind(option={})  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
-@pytest.mark.finding("LIB-5")
 def test_both_clients_and_the_interface_have_the_same_parameters() -> None:
     for method in CALLS:
         rows = [inspect.signature(getattr(kind, method)).parameters for kind in (LlmApi, Client, SyncClient)]
@@ -196,9 +188,7 @@ LIMITS: dict[str, Any] = {
 }
 
 
-@pytest.mark.slow
 @both
-@pytest.mark.finding("LIB-3")
 @pytest.mark.parametrize("form", LIMITS)
 def test_a_timeout_is_obeyed(kind: str, form: str) -> None:
     with scripted(CHAT_WHOLE.delayed(30.0)) as up, pytest.raises(TimedOut):
@@ -272,7 +262,6 @@ def test_a_stream_is_not_a_whole_answer() -> None:
         call_async({}, "chat_stream", MODEL, "q", stream=False)
 
 
-@pytest.mark.finding("LIB-4")
 def test_a_configuration_by_path(tmp_path: Any) -> None:
     file = tmp_path / "penstock.toml"
     file.write_text('[aliases]\nfast = "replay/text"\n')
@@ -288,7 +277,6 @@ def public_names(kind: type) -> set[str]:
     return {name for name in dir(kind) if not name.startswith("_")}
 
 
-@pytest.mark.finding("LIB-5")
 def test_a_sync_stream_has_the_surface_of_a_stream() -> None:
     assert public_names(Stream) - {"aclose"} <= public_names(SyncStream)
     assert public_names(Client) - {"aclose"} <= public_names(SyncClient)
@@ -303,7 +291,6 @@ READ: dict[str, Callable[[SyncStream], Any]] = {
 }
 
 
-@pytest.mark.finding("LIB-5")
 @pytest.mark.parametrize("how", READ)
 def test_a_sync_stream_can_be_read_in_every_way(how: str) -> None:
     with scripted(CHAT) as up, SyncClient(config(up), env={}) as client:
@@ -324,8 +311,6 @@ def test_a_sync_stream_can_be_read_in_every_way(how: str) -> None:
         assert client.router is client.client.router
 
 
-@pytest.mark.slow
-@pytest.mark.finding("LIB-5")
 def test_a_sync_stream_is_a_context_manager() -> None:
     with scripted(CHAT.slow(0.05)) as up, SyncClient(config(up), env={}) as client:
         with client.chat_stream(MODEL, "q") as stream:
@@ -382,7 +367,6 @@ def use_and_close() -> None:
         client.chat("replay/text", "q")
 
 
-@pytest.mark.finding("LIB-5")
 @pytest.mark.parametrize(
     ("use", "name"),
     [(use_and_forget_sync, "SyncClient"), (use_and_forget_async, "Client"), (use_and_close, ""), (lambda: SyncClient(env={}), "")],

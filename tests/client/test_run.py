@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from penstock.client import Client, RunStep
     from penstock.testing import Upstream
 
-pytestmark = [pytest.mark.row("Y2"), pytest.mark.finding("LIB-6")]
 MODEL = model_of("chat")
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from penstock.client import Run
 
-pytestmark = [pytest.mark.row("Y2"), pytest.mark.finding("LIB-6")]
 LIMIT = 10.0
 MODEL = model_of("chat")
 

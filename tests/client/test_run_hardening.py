@@ -25,7 +25,6 @@ from penstock.testing import Reply, Upstream
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-pytestmark = [pytest.mark.row("Y2"), pytest.mark.finding("LIB-6")]
 MODEL = "openai/gpt-4o"
 LIMIT = 20
 
@@ -102,7 +101,6 @@ async def test_half_a_surrogate_pair_is_replaced() -> None:
     assert "found: \ufffd" in result.json
 
 
-@pytest.mark.slow
 @in_a_loop
 async def test_tools_that_hang_keep_no_thread_from_others() -> None:
     """Threads are daemons of their own: neither other tools nor the end of the program wait for them."""
@@ -130,7 +128,6 @@ async def test_tools_that_hang_keep_no_thread_from_others() -> None:
             release.set()
 
 
-@pytest.mark.slow
 @in_a_loop
 async def test_a_tool_that_ignores_its_cancellation_is_left_behind() -> None:
     release = asyncio.Event()
@@ -198,7 +195,6 @@ def test_every_kind_of_error_is_pickled_alike() -> None:
     assert {type(error).__reduce__ for error in make_errors()} == {errors.PenstockError.__reduce__}
 
 
-@pytest.mark.slow
 @in_a_loop
 async def test_a_run_that_was_cancelled_says_so() -> None:
     async with Upstream(Reply.text("never").stall(after=0)) as up, up.client() as client:
@@ -268,7 +264,6 @@ def test_a_schema_that_would_check_nothing_is_refused(schema: dict[str, Any]) ->
         OutputType(schema)
 
 
-@pytest.mark.row("Y5")
 @pytest.mark.parametrize(
     ("text", "secret"),
     [
@@ -286,6 +281,5 @@ def test_secrets_in_texts_are_removed(text: str, secret: str) -> None:
     assert hidden == 1
 
 
-@pytest.mark.row("Y5")
 def test_passwords_are_removed_by_name() -> None:
     assert ExchangeRedactor().redact_request({"json": {"password": "hunter22"}}) != {"json": {"password": "hunter22"}}

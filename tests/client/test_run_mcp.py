@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from penstock.testing import Upstream
 
 pytest.importorskip("mcp")
-pytestmark = [pytest.mark.row("Y2"), pytest.mark.finding("LIB-6"), pytest.mark.slow]
 SERVER = str(Path(__file__).with_name("weather_mcp_server.py"))
 MODEL = model_of("chat")
 LIMIT = 30.0

@@ -14,11 +14,11 @@ from penstock import _protocols as protocols
 from penstock import events as ev
 from penstock import request as rq
 from penstock._bridge import bridge, parser
-from penstock._engines.config import Account, Config
 from penstock._fold import fold_all
 from penstock._framing import WRITERS
 from penstock._messages.request_codecs import reader
 from penstock.client import Client, tool
+from penstock.gateway import Config
 from penstock.testing import Reply, answer
 from tests.client.run_setup import (
     PROVIDERS,
@@ -32,8 +32,8 @@ from tests.client.run_setup import (
     staged,
     text,
 )
-from tests.strict_upstream.test_gateway import PROVIDERS as STRICT
-from tests.strict_upstream.test_official_clients import TURNED, WORDS
+from tests.oracles.strict_upstream.test_gateway import PROVIDERS as STRICT
+from tests.oracles.strict_upstream.test_official_clients import TURNED, WORDS
 from tools.strict_upstream.model_facts import DEFAULT_MODELS
 from tools.strict_upstream.scenario import SCENARIOS
 from tools.strict_upstream.server import serve
@@ -41,7 +41,6 @@ from tools.strict_upstream.server import serve
 if TYPE_CHECKING:
     from penstock.testing import ReceivedRequest, Upstream
 
-pytestmark = [pytest.mark.row("Y2"), pytest.mark.finding("LIB-6")]
 TARGETS = ("uistream", "openai-chat", "responses", "anthropic", "gemini", "vscode", "aisdk", "completions", "events")
 
 
@@ -85,11 +84,10 @@ def bash(command: str) -> str:
 
 def strict_client(url: str, upstream: str, **more: Any) -> Client:
     base = f"{url}/v1beta" if upstream == "gemini" else f"{url}/v1"
-    account = Account(base_url=base, key="sk-strict", models=(DEFAULT_MODELS[upstream],), **STRICT[upstream])
+    account = {"base_url": base, "key": "sk-strict", "models": (DEFAULT_MODELS[upstream],), **STRICT[upstream]}
     return Client(Config(providers={"up": account}, retries=0), env={}, **more)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("store", [None, False], ids=["store", "no store"])
 @pytest.mark.parametrize("scenario", TURNED)
 @pytest.mark.parametrize("upstream", STRICT)
@@ -152,7 +150,6 @@ SDKS: dict[str, Any] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("target", SDKS)
 def test_the_vendors_sdk_reads_a_run_as_one_answer(target: str) -> None:
     module, function = SDKS[target]

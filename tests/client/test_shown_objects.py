@@ -70,7 +70,6 @@ def test_an_answer_is_still_data() -> None:
     assert answer == msgspec.structs.replace(answer)
 
 
-@pytest.mark.slow
 def test_a_stream_before_while_and_after_it_is_read() -> None:
     with scripted(Reply.of("openai-chat", play("text")).slow(0.001)) as up:
         config = {"providers": {"openai": {"base_url": f"{up.url}/v1", "key": "sk-none"}}}
@@ -114,7 +113,6 @@ def test_a_stream_without_await() -> None:
         assert TEXT in html_of(stream)
 
 
-@pytest.mark.row("Y3")
 def test_the_cost_is_shown() -> None:
     with scripted(Reply.of("openai-chat", play("text"))) as up:
         config = {"providers": {"openai": {"base_url": f"{up.url}/v1", "key": "sk-none"}}}
@@ -193,7 +191,6 @@ def notebook() -> Iterator[Any]:
         InteractiveShell.clear_instance()
 
 
-@pytest.mark.slow
 def test_a_notebook_shows_the_html(notebook: Any) -> None:
     data, _ = notebook.display_formatter.format(ask("text"))
     assert set(data) == {"text/html", "text/plain"}
@@ -237,7 +234,6 @@ def fail(station: str) -> str:
     raise ToolError(f"no gauge at {station}")
 
 
-@pytest.mark.row("Y2")
 def test_a_run_before_and_after_it_is_finished() -> None:
     async def scene(client: Client) -> None:
         run = client.run("replay/agent", "How deep is it?", tools=[read_gauge])
@@ -260,7 +256,6 @@ def test_a_run_before_and_after_it_is_finished() -> None:
     running(scene)
 
 
-@pytest.mark.row("Y2")
 def test_a_run_shows_failed_and_waiting_calls() -> None:
     async def scene(client: Client) -> None:
         failed = await client.run("replay/agent", "?", tools=[fail])
@@ -274,7 +269,6 @@ def test_a_run_shows_failed_and_waiting_calls() -> None:
     running(scene)
 
 
-@pytest.mark.row("Y2")
 def test_the_results_of_calls_with_the_same_id_stay_apart() -> None:
     """The packaged model gives every call the same id."""
 
@@ -289,7 +283,6 @@ def test_the_results_of_calls_with_the_same_id_stay_apart() -> None:
     running(scene)
 
 
-@pytest.mark.row("Y2")
 def test_show_of_a_run_prints_steps(capsys: pytest.CaptureFixture[str]) -> None:
     async def scene(client: Client) -> None:
         run = await client.run("replay/agent", "?", tools=[read_gauge]).show()

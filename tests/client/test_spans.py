@@ -21,15 +21,13 @@ from penstock.client import Client, MemoryCache, SyncClient
 from penstock.errors import ProviderError
 from penstock.testing import Reply, Upstream, scripted
 from tests.client.observed_client import MODEL, STREAM, TURN, by_stream, run
-from tests.engines.router_setup import KEY
-from tests.test_surface import python
+from tests.core.public.test_surface import python
+from tests.wire.engines.router_setup import KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from opentelemetry.sdk.trace import ReadableSpan
-
-pytestmark = [pytest.mark.row("Y3"), pytest.mark.finding("LIB-7")]
 
 
 class Collected:
@@ -390,7 +388,6 @@ print(json.dumps([name for name in sys.modules if name.startswith("opentelemetry
 """
 
 
-@pytest.mark.slow
 def test_nothing_is_imported_by_us() -> None:
     assert python(WITHOUT) == []
 
@@ -407,7 +404,6 @@ print(json.dumps([before, is_observed()]))
 """
 
 
-@pytest.mark.slow
 def test_without_an_sdk_nothing_is_recorded() -> None:
     """In its own process: a provider can be set once."""
     assert python(ONLY_THE_API) == [False, True]

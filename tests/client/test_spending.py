@@ -18,7 +18,6 @@ from tests.client.observed_client import MODEL, STREAM, TURN, WHOLE, by_stream, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = [pytest.mark.row("Y3"), pytest.mark.finding("LIB-6")]
 PRICE = 1000 * 2.5e-6 + 100 * 10e-6  # of gpt-4o
 
 

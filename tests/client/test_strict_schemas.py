@@ -13,7 +13,6 @@ from penstock._client.structured_output import OutputPlan, OutputType
 from penstock._providers.output_formats import Dialect, OutputFormat
 from tests.client.test_structured_output import CITY_SCHEMA, GOOD, City, CityDict, CityModel, CityStruct
 
-pytestmark = [pytest.mark.row("Y2"), pytest.mark.finding("LIB-6")]
 DIALECTS: tuple[Dialect, ...] = tuple(name for name in get_args(Dialect) if name != "any")
 ALL_REQUIRED = ("openai", "azure", "xai", "cerebras")
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from penstock.client import Client
     from penstock.testing import Upstream
 
-pytestmark = [pytest.mark.row("Y2"), pytest.mark.finding("LIB-6")]
-
 
 class Size(Enum):
     SMALL = "small"

@@ -7,17 +7,15 @@ import time
 import pytest
 
 from penstock import events as ev
-from penstock._replay import play
 from penstock.client import SyncClient
 from penstock.errors import ProviderError
-from penstock.testing import Reply, scripted
-from tests.engines.router_setup import KEY
+from penstock.testing import Reply, play, scripted
+from tests.wire.engines.router_setup import KEY
 
 TEXT = Reply.of("openai-chat", play("text"))
 WHOLE = Reply.of("openai-chat", play("text"), stream=False)
 
 
-@pytest.mark.row("P1")
 def test_the_same_without_await() -> None:
     with (
         scripted(TEXT) as up,
@@ -35,7 +33,6 @@ def test_the_same_without_await() -> None:
             client.chat("openai/gpt-4o", "?")
 
 
-@pytest.mark.slow
 def test_leaving_a_stream_early_closes_it() -> None:
     slow = TEXT.slow(0.05)
     with (

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from penstock._replay import play
 from penstock.client import Client, SyncClient
 from penstock.request import Call, Message, Reasoning, Result, Source, Text, Turn
-from penstock.testing import Reply, scripted
-from tests.strict_upstream.valid_requests import SCHEMA
+from penstock.testing import Reply, play, scripted
+from tests.oracles.strict_upstream.valid_requests import SCHEMA
 from tools.strict_upstream.model_facts import DEFAULT_MODELS
 from tools.strict_upstream.scenario import SCENARIOS
 from tools.strict_upstream.server import serve
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
     from penstock.client import Answer, ChatMessage
 
-pytestmark = [pytest.mark.row("Y1"), pytest.mark.finding("LIB-2")]
 PROVIDERS: dict[str, dict[str, Any]] = {
     "chat": {"like": "openai", "fields": {"has": ["chat"]}},
     "responses": {"like": "openai", "fields": {"has": ["responses"]}},

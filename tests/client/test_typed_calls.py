@@ -14,12 +14,7 @@ import pytest
 
 PYRIGHT = shutil.which("pyright", path=Path(sys.executable).parent)
 TYPED = Path(__file__).parent / "typed"
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.row("Y1"),
-    pytest.mark.finding("LIB-4"),
-    pytest.mark.skipif(PYRIGHT is None, reason="pyright is not installed"),
-]
+pytestmark = pytest.mark.skipif(PYRIGHT is None, reason="pyright is not installed")
 
 
 def check(name: str, folder: Path) -> list[dict[str, Any]]:

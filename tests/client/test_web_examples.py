@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,15 +14,15 @@ from penstock.request import Message, Result, Text
 from penstock.testing import Reply, Upstream, answer, play, scripted
 from tests.cli.command_runner import environment
 from tests.client.example_server import KEY
-from tests.node.oracle import UI_VERSIONS, Oracles, Version
+from tests.oracles.node.oracle import UI_VERSIONS, Oracles, Version
+from tests.support.paths import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from penstock.testing import ReceivedRequest
 
-pytestmark = [pytest.mark.slow, pytest.mark.node, pytest.mark.row("Y2"), pytest.mark.finding("LIB-6")]
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = PROJECT
 EXAMPLES = ("web_starlette", "web_fastapi", "web_django")
 MOST_LINES = 25
 SLOW = Reply.of("openai-chat", play("text")).slow(0.05)

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from penstock.testing import ReceivedRequest, Upstream
 
-pytestmark = [pytest.mark.slow, pytest.mark.row("Y2")]
 KEY = "sk-secret-0123456789abcdef"
 TEXT = Reply.of("openai-chat", play("text"))
 BODY = json.dumps({"id": "c", "messages": [{"id": "1", "role": "user", "parts": [{"type": "text", "text": "Hi"}]}]})

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.gateway.gateway_thread import gateway
-from tests.gateway.openresponses import FAST, asking, named
+from tests.support.gateway import gateway
+from tests.support.openresponses import FAST, asking, named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import httpx
 
     from penstock.testing import Upstream
-    from tests.gateway.gateway_thread import Running
+    from tests.support.gateway import Running
 
 
 @pytest.fixture(scope="module")

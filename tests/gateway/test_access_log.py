@@ -11,14 +11,12 @@ import pytest
 from websockets.sync.client import connect
 
 from penstock._gateway.access_log import AccessLine, format_common, format_json
-from penstock._replay import play
-from penstock.testing import Reply, scripted
-from tests.gateway.process import gateway
+from penstock.testing import Reply, play, scripted
+from tests.support.process import gateway
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.slow
 
 CHAT = "/v1/chat/completions"
 BODY: dict[str, Any] = {"model": "replay/text", "messages": []}
@@ -26,8 +24,6 @@ SECRET = "sk-planted-0123456789abcdef"
 KEYS = "[keys.alice]\nenv = 'ALICE_TOKEN'\n"
 
 
-@pytest.mark.row("Q7")
-@pytest.mark.finding("DEF-15")
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_every_request_is_a_line_of_json(tmp_path: Path, workers: str) -> None:
     alice = {"authorization": f"Bearer {SECRET}"}
@@ -55,7 +51,6 @@ def test_every_request_is_a_line_of_json(tmp_path: Path, workers: str) -> None:
     assert "?" not in text
 
 
-@pytest.mark.row("Q7")
 def test_lines_in_common_log_format(tmp_path: Path) -> None:
     with gateway(tmp_path, "", "--access-log", "common", "--full-speed") as server:
         turn = httpx.post(f"{server.base}{CHAT}", json=BODY)
@@ -70,7 +65,6 @@ def test_lines_in_common_log_format(tmp_path: Path) -> None:
     assert r'"GET /a\x0d\x0ab\x1b[31m\x22\x20\u202e HTTP/1.1" 404' in second
 
 
-@pytest.mark.row("Q7")
 def test_turns_of_a_websocket_are_lines_and_the_price_is_in_them(tmp_path: Path) -> None:
     with scripted(Reply.of("", play("text"))) as upstream:
         prices = "[providers.lab.models.m.prices]\ninput = 1000\noutput = 1000\n"

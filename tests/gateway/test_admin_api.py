@@ -13,23 +13,19 @@ import pytest
 from jsonschema.validators import Draft202012Validator
 
 from penstock._gateway.admin_api import ROUTES
-from penstock._gateway.config import AccessTable, Key
-from penstock._gateway.keys import hash_key
-from penstock._store.key_records import Team
-from tests.gateway.client_requests import ASKING
-from tests.gateway.gateway_thread import LIMIT, answer, gateway
-from tests.gateway.openresponses import until
 from tests.gateway.test_keys import key_file
 from tests.gateway.test_revocation import ends_within_a_second, stalled
+from tests.support.client_requests import ASKING
+from tests.support.gateway import LIMIT, answer, gateway, hash_key
+from tests.support.openresponses import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from pathlib import Path
 
     from penstock._gateway.key_editor import KeyEditor
-    from tests.gateway.gateway_thread import Running
+    from tests.support.gateway import Running
 
-pytestmark = [pytest.mark.slow, pytest.mark.row("Q3"), pytest.mark.finding("DEF-14")]
 ROOT, SEER, USER = "pk-penstock-of-root", "pk-penstock-of-seer", "pk-penstock-of-user"
 
 
@@ -72,11 +68,11 @@ class Admin:
 @pytest.fixture
 def running(tmp_path: Path) -> Generator[Running]:
     keys = key_file(tmp_path)
-    keys.add("root", Key(hash=hash_key(ROOT), role="admin"))
-    keys.add("seer", Key(hash=hash_key(SEER), role="viewer"))
-    keys.add("user", Key(hash=hash_key(USER)))
-    configured = {"fixed": Key(hash=hash_key("pk-penstock-fixed"), team="lab")}
-    with gateway(answer, data=tmp_path, keys=configured, teams={"lab": Team()}) as (running, _):
+    keys.add("root", {"hash": hash_key(ROOT), "role": "admin"})
+    keys.add("seer", {"hash": hash_key(SEER), "role": "viewer"})
+    keys.add("user", {"hash": hash_key(USER)})
+    configured = {"fixed": {"hash": hash_key("pk-penstock-fixed"), "team": "lab"}}
+    with gateway(answer, data=tmp_path, keys=configured, teams={"lab": {}}) as (running, _):
         yield running
 
 
@@ -215,8 +211,8 @@ def test_a_key_in_the_url_is_not_taken(running: Running) -> None:
 
 
 def test_only_the_gateways_own_page_may_ask(tmp_path: Path) -> None:
-    key_file(tmp_path).add("root", Key(hash=hash_key(ROOT), role="admin"))
-    access = AccessTable(origins=("https://chat.example.com", "*"))
+    key_file(tmp_path).add("root", {"hash": hash_key(ROOT), "role": "admin"})
+    access = {"origins": ("https://chat.example.com", "*")}
     with gateway(answer, data=tmp_path, access=access) as (running, _):
 
         def status(**headers: str) -> int:
@@ -348,7 +344,7 @@ def test_a_change_ends_open_streams_within_a_second(tmp_path: Path, end: str) ->
         "rotate": lambda keys: keys.rotate("dave"),
     }
     keys = key_file(tmp_path)
-    keys.add("dave", Key(hash=hash_key(USER)))
+    keys.add("dave", {"hash": hash_key(USER)})
     with gateway(stalled, data=tmp_path) as (running, _):
         path, body = ASKING["openai-chat"]("openai-chat/text", True)
         with httpx.stream("POST", running.url + path, json=body, headers=bearer(USER), timeout=LIMIT) as stream:

@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from penstock._engines.config import Account
 from penstock._engines.environ import LIVE
 from penstock._gateway import provider_test
-from penstock._gateway.app import App
-from penstock._gateway.config import Key, Serve
-from penstock._gateway.keys import hash_key
+from penstock.gateway import App
 from penstock.testing import Reply, scripted
-from tests.gateway.gateway_thread import Running, answer, config
 from tests.gateway.test_admin_api import ROOT, SEER, USER, Admin, bearer
 from tests.gateway.test_keys import key_file
+from tests.support.gateway import Running, answer, config, hash_key
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
 
     from penstock.testing import ReceivedRequest
 
-pytestmark = [pytest.mark.slow, pytest.mark.row("V6")]
 GOOD, BAD = "gsk-good-0123456789abcdef", "gsk-bad-0123456789abcdef"
 MODELS = {"object": "list", "data": [{"id": "llama-4", "object": "model"}, {"id": "llama-5", "object": "model"}]}
 
@@ -48,12 +44,12 @@ def managed_app(data: Path, *, path: Path | None = None, env: Any = LIVE, keyed:
     """A gateway with an admin, a viewer and a user, unless it has no keys, and a provider `groq` without a key."""
     if keyed:
         keys = key_file(data)
-        keys.add("root", Key(hash=hash_key(ROOT), role="admin"))
-        keys.add("seer", Key(hash=hash_key(SEER), role="viewer"))
-        keys.add("user", Key(hash=hash_key(USER)))
+        keys.add("root", {"hash": hash_key(ROOT), "role": "admin"})
+        keys.add("seer", {"hash": hash_key(SEER), "role": "viewer"})
+        keys.add("user", {"hash": hash_key(USER)})
     with scripted(lists_models) as up:
-        made = config(up.url, serve=Serve(pace=0.0), data=data, path=path)
-        accounts = {**made.engine.providers, "groq": Account(base_url=f"{up.url}/groq")}
+        made = config(up.url, serve={"pace": 0.0}, data=data, path=path)
+        accounts = {**made.engine.providers, "groq": {"base_url": f"{up.url}/groq"}}
         made = replace(made, engine=replace(made.engine, providers=accounts))
         yield App(made, env=env)
 

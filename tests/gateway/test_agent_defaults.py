@@ -9,11 +9,10 @@ import httpx
 import pytest
 
 from penstock import events as ev
-from penstock._gateway.app import App
-from penstock._gateway.config import GatewayConfig, load_config
 from penstock.errors import InputError
+from penstock.gateway import App, GatewayConfig, load_config
 from penstock.testing import Reply, scripted
-from tests.gateway.gateway_thread import Running
+from tests.support.gateway import Running
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,9 +88,6 @@ def cache_points(body: bytes) -> list[str]:
     return found
 
 
-@pytest.mark.slow
-@pytest.mark.finding("DEF-7")
-@pytest.mark.row("O3")
 def test_cache_points_are_placed_for_anthropic(tmp_path: Path) -> None:
     messages = long_talk(2)
     _, (plain,) = talk({}, tmp_path, "anthropic/claude-sonnet-4-5", messages)
@@ -101,9 +97,6 @@ def test_cache_points_are_placed_for_anthropic(tmp_path: Path) -> None:
     assert cache_points(sent) == ["tools", "system", "message 2", "message 4"]
 
 
-@pytest.mark.slow
-@pytest.mark.finding("DEF-7")
-@pytest.mark.row("O3")
 @pytest.mark.parametrize("model", ["near/tide", "unknown/tide"])
 def test_a_conversation_over_the_limit_is_shortened_rather_than_refused(tmp_path: Path, model: str) -> None:
     """Of a known window before it is sent; of an unknown one when the provider refuses it."""

@@ -7,27 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock._gateway.config import Key, Limit, Serve
 from penstock._gateway.journal import MAX_ANONYMOUS_ROWS, MAX_CALLER_ROWS, MAX_KINDS, MINUTE, JournalThrottle
-from penstock._gateway.keys import hash_key
 from penstock._store.journal import JournalEntry
 from penstock.events import Fault
 from penstock.testing import Reply
-from tests.gateway.client_requests import get, post
-from tests.gateway.gateway_thread import gateway
 from tests.gateway.test_faults import settled, until
 from tests.gateway.test_metrics import figure
+from tests.support.client_requests import get, post
+from tests.support.gateway import gateway, hash_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.testing import Upstream
-    from tests.gateway.gateway_thread import Running
+    from tests.support.gateway import Running
 
 EMBED = {"model": "openai-chat/e", "input": ["a", "b"]}
 RANK = {"model": "openai-chat/r", "query": "q", "documents": ["a", "b"]}
 SAY = [{"role": "user", "content": "hi"}]
-KEYS = {"one": Key(hash=hash_key("pk-one-000000"), limits=Limit(requests=2))}
+KEYS = {"one": {"hash": hash_key("pk-one-000000"), "limits": {"requests": 2}}}
 AUTH = {"authorization": "Bearer pk-one-000000"}
 
 
@@ -37,7 +35,6 @@ def both() -> Iterator[tuple[Running, Upstream]]:
         yield found
 
 
-@pytest.mark.row("G1", "P7:every-call")
 @pytest.mark.parametrize(
     ("path", "body", "said"),
     [
@@ -90,8 +87,6 @@ def test_calls_are_counted_apart_from_turns(both: tuple[Running, Upstream]) -> N
     assert get(f"{running.url}/vscode/usage").json()["today"]["requests"] == len(paid)
 
 
-@pytest.mark.slow
-@pytest.mark.row("G1")
 def test_calls_that_fail_or_are_left_have_a_row_too() -> None:
     broken = Reply.error("openai-chat", 503, "no room")
     with gateway(broken) as (running, up):
@@ -110,10 +105,8 @@ def test_calls_that_fail_or_are_left_have_a_row_too() -> None:
         assert (row.operation, row.status, row.http, row.fault) == ("rerank", "cancelled", 499, "cancelled")
 
 
-@pytest.mark.slow
-@pytest.mark.row("G1")
 def test_whoever_is_not_let_in_is_in_the_journal() -> None:
-    with gateway(keys=KEYS, serve=Serve(pace=0.0, body=1000)) as (running, up):
+    with gateway(keys=KEYS, serve={"pace": 0.0, "body": 1000}) as (running, up):
         chat = {"model": "openai-chat/text", "messages": SAY}
         seen: list[tuple[int, str, str, str]] = []
         for headers, body in (
@@ -138,8 +131,6 @@ def test_whoever_is_not_let_in_is_in_the_journal() -> None:
         assert up.requests == []
 
 
-@pytest.mark.slow
-@pytest.mark.row("G1")
 def test_a_flood_of_refusals_is_a_handful_of_rows() -> None:
     chat = {"model": "openai-chat/text", "messages": SAY}
     with gateway(keys=KEYS) as (running, _):
@@ -204,7 +195,6 @@ def test_what_was_only_counted_is_written_by_the_clock() -> None:
     assert [row.times for row in asyncio.run(run())] == [1] * (MAX_ANONYMOUS_ROWS + 1)
 
 
-@pytest.mark.slow
 def test_a_row_of_somebody_unknown_says_nothing_of_him() -> None:
     from penstock._gateway.endpoints import IncomingRequest
     from penstock._gateway.journal import refused_row

@@ -6,20 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock._gateway.config import Limit
 from penstock._gateway.limits import DAY
 from penstock._store.limit_store import LimitRule
 from penstock._tokens.estimate import HybridTokenEstimator
 from penstock.testing import Reply
-from tests.gateway.budget_requests import ask, chat, key
-from tests.gateway.gateway_thread import answer, gateway
-from tests.gateway.openresponses import FAST
 from tests.gateway.test_faults import settled, until
+from tests.support.budget_requests import ask, chat, key
+from tests.support.gateway import answer, gateway
+from tests.support.openresponses import FAST
 
 if TYPE_CHECKING:
     from penstock.testing import ReceivedRequest
 
-pytestmark = [pytest.mark.slow, pytest.mark.row("Q2:clamp")]
 MOST = 50  # tokens of an answer
 TEXT = [{"role": "user", "content": "Hi."}]
 CHAT, MESSAGES, OLLAMA = "/v1/chat/completions", "/v1/messages", "/api/chat"
@@ -75,7 +73,7 @@ def test_what_is_sent_was_reserved(case: str) -> None:
         reserved.append(running.call(running.app.services.limits.store.usage([rule]))[0])
         return answer(seen)
 
-    with gateway(script, keys=key("a", limits=Limit(day_tokens=10**9)), serve=FAST) as (running, up):
+    with gateway(script, keys=key("a", limits={"day_tokens": 10**9}), serve=FAST) as (running, up):
         assert ask(running.url, "a", body, path).status_code == 200
         sent = sent_limits(up.requests[0])
         assert len(sent) == 1
@@ -128,14 +126,14 @@ def test_all_inputs_are_reserved(case: str) -> None:
         reserved.append(running.call(running.app.services.limits.store.usage([rule]))[0])
         return answer(seen)
 
-    with gateway(script, keys=key("a", limits=Limit(day_tokens=10**9)), serve=FAST) as (running, _):
+    with gateway(script, keys=key("a", limits={"day_tokens": 10**9}), serve=FAST) as (running, _):
         assert ask(running.url, "a", {"model": "openai-chat/e", **body}, path).status_code == 200
         assert reserved[0] >= least
 
 
 def test_settings_of_embeddings_are_not_counted() -> None:
     body = {"model": "openai-chat/e", "input": "Hi.", "dimensions": 256, "user": "somebody", "input_type": "query"}
-    with gateway(answer, keys=key("a", limits=Limit(day_tokens=60)), serve=FAST) as (running, _):
+    with gateway(answer, keys=key("a", limits={"day_tokens": 60}), serve=FAST) as (running, _):
         assert ask(running.url, "a", body, EMBED).status_code == 200
 
 
@@ -144,7 +142,7 @@ def test_batches_that_were_answered_are_charged_if_another_one_is_refused() -> N
         return Reply.error("openai-chat", 400, "no") if len(seen.json["input"]) == 1 else answer(seen)
 
     rule = LimitRule("key:a", "tokens", DAY, 10**9)
-    with gateway(script, keys=key("a", limits=Limit(day_tokens=10**9)), serve=FAST) as (running, up):
+    with gateway(script, keys=key("a", limits={"day_tokens": 10**9}), serve=FAST) as (running, up):
         body = {"model": "openai-chat/e", "input": ["one two"] * 2_049}
         assert ask(running.url, "a", body, EMBED).status_code == 400
         assert len(up.requests) == 2
@@ -167,7 +165,7 @@ def test_a_history_that_cannot_be_counted_is_reserved_by_its_bytes(monkeypatch: 
 
     monkeypatch.setattr(HybridTokenEstimator, "estimate_conversation", fail)
     body = {"model": "responses/text", "max_output_tokens": 10}
-    with gateway(script, keys=key("a", limits=Limit(day_tokens=10**9)), serve=FAST) as (running, _):
+    with gateway(script, keys=key("a", limits={"day_tokens": 10**9}), serve=FAST) as (running, _):
         first = ask(running.url, "a", {**body, "input": LONG}, "/v1/responses").json()["id"]
         until(running, lambda: settled(running))
         before = running.call(running.app.services.limits.store.usage([rule]))[0]

@@ -12,29 +12,23 @@ import pytest
 
 from penstock import events as ev
 from penstock._engines.reply import ModelReply
-from penstock._gateway.config import FeaturesTable, Limit
-from penstock._gateway.config_tables import PricesTable
-from penstock._gateway.keys import hash_key
 from penstock._gateway.limits import DAY
-from penstock._providers.registry import ConfiguredPrices
-from penstock._store.key_records import Organisation, Team
 from penstock._store.limit_store import LimitRule
 from penstock.testing import Reply, scripted
-from tests.gateway import process
-from tests.gateway.budget_requests import Gate, ask, ask_all, auth, chat, key, reply_to, secret, turn_events
-from tests.gateway.gateway_thread import gateway
-from tests.gateway.openresponses import FAST, socket
 from tests.gateway.test_faults import settled, until
+from tests.support import process
+from tests.support.budget_requests import Gate, ask, ask_all, auth, chat, key, reply_to, secret, turn_events
+from tests.support.gateway import gateway, hash_key
+from tests.support.openresponses import FAST, socket
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.testing import ReceivedRequest
-    from tests.gateway.gateway_thread import Running
+    from tests.support.gateway import Running
 
-pytestmark = pytest.mark.slow
 
-PRICES = PricesTable(models={"openai-chat/*": ConfiguredPrices(input=1.25, output=10)})
+PRICES = {"models": {"openai-chat/*": {"input": 1.25, "output": 10}}}
 USAGE = ev.Usage(input=1000, output=200)
 COST = 0.00325  # of USAGE
 PROMPT = "The gauge reads seven metres. " * 140  # about 1,000 tokens
@@ -50,11 +44,9 @@ def used(running: Running, rule: LimitRule) -> int:
     return found[0]
 
 
-@pytest.mark.row("Q2:reserve")
-@pytest.mark.finding("DEF-4")
 def test_parallel_streams_spend_at_most_the_budget() -> None:
     gate = Gate(60, USAGE)
-    keys, body = key("a", limits=Limit(day_cost=0.02)), chat(PROMPT, stream=True, max_tokens=200)
+    keys, body = key("a", limits={"day_cost": 0.02}), chat(PROMPT, stream=True, max_tokens=200)
     with gateway(gate.answer, keys=keys, prices=PRICES, serve=FAST) as (running, up):
         statuses = ask_all([running.url] * 60, "a", body, gate)
         accepted = statuses.count(200)
@@ -67,11 +59,10 @@ def test_parallel_streams_spend_at_most_the_budget() -> None:
         assert sum(row.cost or 0 for row in running.rows()) == pytest.approx(accepted * COST)
 
 
-@pytest.mark.row("Q2:hierarchy")
 def test_organisation_team_and_key_are_limited_together() -> None:
-    keys = key("a", team="x") | key("b", team="x") | key("c", team="y", limits=Limit(requests=9)) | key("d")
-    teams = {"x": Team(limits=Limit(total_tokens=2400)), "y": Team(limits=Limit(week_requests=1))}
-    organisation = Organisation(limits=Limit(month_requests=4))
+    keys = key("a", team="x") | key("b", team="x") | key("c", team="y", limits={"requests": 9}) | key("d")
+    teams = {"x": {"limits": {"total_tokens": 2400}}, "y": {"limits": {"week_requests": 1}}}
+    organisation = {"limits": {"month_requests": 4}}
     small = chat(max_tokens=10)
     with gateway(answer, keys=keys, teams=teams, organisation=organisation, serve=FAST) as (running, up):
         assert [ask(running.url, name, small).status_code for name in "ab"] == [200, 200]
@@ -87,11 +78,10 @@ def test_organisation_team_and_key_are_limited_together() -> None:
         assert len(up.requests) == 4
 
 
-@pytest.mark.row("Q2:clamp")
 @pytest.mark.parametrize("clamp", [True, False])
 def test_the_output_limit_of_a_key_is_sent_upstream(clamp: bool) -> None:
-    keys = key("a", max_output=50) | key("b", limits=Limit(day_tokens=10**9))
-    features = FeaturesTable(clamp_output=clamp)
+    keys = key("a", max_output=50) | key("b", limits={"day_tokens": 10**9})
+    features = {"clamp_output": clamp}
     with gateway(answer, keys=keys, features=features, serve=FAST) as (running, up):
         for name, asked in (("a", None), ("a", 500), ("a", 20), ("b", None)):
             limit: dict[str, Any] = {"max_tokens": asked} if asked else {}
@@ -106,10 +96,8 @@ def test_the_output_limit_of_a_key_is_sent_upstream(clamp: bool) -> None:
     assert not lines[1].startswith("limit:")
 
 
-@pytest.mark.row("Q2:prices")
-@pytest.mark.finding("DEF-5")
 def test_models_without_a_price_follow_the_policy() -> None:
-    keys, body = key("a", limits=Limit(day_cost=0.02)), chat(max_tokens=200)
+    keys, body = key("a", limits={"day_cost": 0.02}), chat(max_tokens=200)
     with gateway(answer, keys=keys | key("free"), serve=FAST) as (running, up):
         refused = ask(running.url, "a", body)
         assert (refused.status_code, len(up.requests)) == (403, 0)
@@ -117,20 +105,18 @@ def test_models_without_a_price_follow_the_policy() -> None:
         assert message.startswith("no price is known for the model 'openai-chat/text', and the key 'a' has a limit")
         assert '`prices.models."openai-chat/text" = {' in message
         assert ask(running.url, "free", body).status_code == 200  # cost is not limited
-    flat = PricesTable(unknown="flat", flat=ConfiguredPrices(input=5, output=15))
+    flat = {"unknown": "flat", "flat": {"input": 5, "output": 15}}
     with gateway(answer, keys=keys, prices=flat, serve=FAST) as (running, _):
         statuses = [ask(running.url, "a", body).status_code for _ in range(4)]
         assert statuses == [200, 200, 429, 429]
         assert [row.cost for row in running.rows() if row.cost] == pytest.approx([0.008, 0.008])
-    with gateway(answer, keys=keys, prices=PricesTable(unknown="free"), serve=FAST) as (running, _):
+    with gateway(answer, keys=keys, prices={"unknown": "free"}, serve=FAST) as (running, _):
         assert [ask(running.url, "a", body).status_code for _ in range(4)] == [200] * 4
         assert {row.cost for row in running.rows()} == {None}
 
 
-@pytest.mark.row("Q2:prices")
-@pytest.mark.finding("DEF-14")
 def test_a_budget_below_one_cent_can_be_used() -> None:
-    keys = key("a", limits=Limit(day_cost=0.005))
+    keys = key("a", limits={"day_cost": 0.005})
     with gateway(answer, keys=keys, prices=PRICES, serve=FAST) as (running, _):
         assert ask(running.url, "a", chat(max_tokens=200)).status_code == 200
         refused = ask(running.url, "a", chat(max_tokens=200))
@@ -138,9 +124,8 @@ def test_a_budget_below_one_cent_can_be_used() -> None:
         assert "the key 'a' has used 0.00325 of its 0.005 dollars a day" in refused.json()["error"]["message"]
 
 
-@pytest.mark.row("Q2:windows")
 def test_requests_a_minute_are_exact() -> None:
-    keys = key("a", limits=Limit(requests=20))
+    keys = key("a", limits={"requests": 20})
     with gateway(answer, keys=keys, serve=FAST) as (running, up):
         first = ask(running.url, "a", chat())
         assert first.headers["x-ratelimit-limit-requests"] == "20"
@@ -149,7 +134,6 @@ def test_requests_a_minute_are_exact() -> None:
         assert (statuses.count(200), len(up.requests)) == (19, 20)
 
 
-@pytest.mark.row("Q2:reserve")
 @pytest.mark.parametrize("cut", ["upstream", "client"])
 def test_a_broken_answer_is_charged_with_a_bound(cut: str) -> None:
     text = "word " * 60
@@ -158,7 +142,7 @@ def test_a_broken_answer_is_charged_with_a_bound(cut: str) -> None:
         whole = Reply.of("openai-chat", turn_events(USAGE, text))
         return whole.disconnect(0.7) if cut == "upstream" else whole.stall(0.7)
 
-    keys = key("a", limits=Limit(day_tokens=10_000))
+    keys = key("a", limits={"day_tokens": 10_000})
     with gateway(broken, keys=keys, serve=FAST) as (running, _):
         with (
             httpx.Client(timeout=30, trust_env=False) as http,
@@ -178,22 +162,20 @@ def test_a_broken_answer_is_charged_with_a_bound(cut: str) -> None:
     assert 900 < tokens < 1600
 
 
-@pytest.mark.row("Q2:reserve")
 def test_errors_of_the_provider_cost_nothing_but_the_request() -> None:
-    keys = key("a", limits=Limit(day_tokens=10_000, day_requests=5))
+    keys = key("a", limits={"day_tokens": 10_000, "day_requests": 5})
     with gateway(Reply.error("openai-chat", 500, "no"), keys=keys, serve=FAST) as (running, _):
         assert ask(running.url, "a", chat(max_tokens=9)).status_code >= 500
         assert used(running, LimitRule("key:a", "tokens", DAY, 0)) == 0
         assert used(running, LimitRule("key:a", "requests", DAY, 0)) == 1
 
 
-@pytest.mark.row("Q2:reserve")
 def test_embeddings_are_reserved_and_settled() -> None:
     def embed(seen: ReceivedRequest) -> Reply:
         rows = [{"index": place, "embedding": [0.25]} for place in range(len(seen.json["input"]))]
         return Reply.body({"data": rows, "model": "e", "usage": {"prompt_tokens": 7, "total_tokens": 7}})
 
-    keys = key("a", limits=Limit(day_tokens=100))
+    keys = key("a", limits={"day_tokens": 100})
     body = {"model": "openai-chat/e", "input": ["one", "two"]}
     with gateway(embed, keys=keys, serve=FAST) as (running, up):
         assert ask(running.url, "a", body, "/v1/embeddings").status_code == 200
@@ -204,9 +186,8 @@ def test_embeddings_are_reserved_and_settled() -> None:
         assert "waiting does not help: the limit must be raised" in refused.text
 
 
-@pytest.mark.row("Q2:reserve")
 def test_turns_of_a_websocket_and_in_the_background_are_settled() -> None:
-    keys = key("a", limits=Limit(day_tokens=2500))
+    keys = key("a", limits={"day_tokens": 2500})
     body: dict[str, Any] = {"model": "openai-chat/text", "input": "Hi.", "max_output_tokens": 200}
     rule = LimitRule("key:a", "tokens", DAY, 0)
     with gateway(answer, keys=keys, serve=FAST) as (running, _):
@@ -221,9 +202,8 @@ def test_turns_of_a_websocket_and_in_the_background_are_settled() -> None:
             assert (frame["status"], "2400 of its 2500 tokens a day" in frame["error"]["message"]) == (429, True)
 
 
-@pytest.mark.row("Q2:reserve")
 def test_without_limits_nothing_is_estimated() -> None:
-    with gateway(answer, keys=key("a") | key("b", limits=Limit(requests=9)), serve=FAST) as (running, _):
+    with gateway(answer, keys=key("a") | key("b", limits={"requests": 9}), serve=FAST) as (running, _):
         for name in "ab":
             assert ask(running.url, name, chat(PROMPT)).status_code == 200
         estimators: Any = running.app.services.estimators
@@ -232,8 +212,8 @@ def test_without_limits_nothing_is_estimated() -> None:
 
 
 def test_a_caller_without_a_key_is_limited_too() -> None:
-    organisation = Organisation(limits=Limit(day_requests=2))
-    with gateway(answer, organisation=organisation, limits=Limit(requests=9), serve=FAST) as (running, _):
+    organisation = {"limits": {"day_requests": 2}}
+    with gateway(answer, organisation=organisation, limits={"requests": 9}, serve=FAST) as (running, _):
         statuses = [ask(running.url, "nobody", chat()).status_code for _ in range(3)]
     assert statuses == [200, 200, 429]
 
@@ -253,9 +233,6 @@ fields = {{ has = ["chat"] }}
 """
 
 
-@pytest.mark.slow
-@pytest.mark.row("Q2:replicas")
-@pytest.mark.finding("DEF-6")
 def test_two_processes_on_one_data_folder_share_a_file(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("one", "two", "data")]
     for folder in folders:
@@ -270,7 +247,6 @@ def test_two_processes_on_one_data_folder_share_a_file(tmp_path: Path) -> None:
     assert statuses == [200, 200, 429, 429]
 
 
-@pytest.mark.row("Q2:leases")
 @pytest.mark.parametrize("end", ["an error", "a second cancellation"])
 def test_a_slot_is_free_although_a_connection_cannot_be_closed(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that leaves while the connection to the provider is closed cancels that, too."""
@@ -288,7 +264,7 @@ def test_a_slot_is_free_although_a_connection_cannot_be_closed(end: str, monkeyp
 
     original = ModelReply.aclose
     monkeypatch.setattr(ModelReply, "aclose", aclose)
-    with gateway(answer, keys=key("a", limits=Limit(concurrent=1)), serve=FAST) as (running, _):
+    with gateway(answer, keys=key("a", limits={"concurrent": 1}), serve=FAST) as (running, _):
         with suppress(httpx.HTTPError):
             ask(running.url, "a", chat(max_tokens=5))
         assert closing.wait(30)

@@ -10,19 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock._engines.config import Account, Config
-from penstock._gateway.app import App
-from penstock._gateway.config import GatewayConfig, JournalTable, Serve, StateTable
-from tests.gateway.gateway_thread import Running
-from tests.gateway.openresponses import asking, check_life_of_call, fits, lawful, socket
+from penstock.gateway import App, Config, GatewayConfig
 from tests.gateway.test_responses import ROWS, TOOL, get_response, streamed
+from tests.support.gateway import Running
+from tests.support.openresponses import asking, check_life_of_call, fits, lawful, socket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import httpx
 
-pytestmark = pytest.mark.slow
 UPSTREAMS: dict[str, dict[str, Any]] = {
     "chat": {"like": "openai-compatible", "fields": {"has": ["chat"]}, "base_url": "{}/v1"},
     "messages": {"like": "anthropic", "base_url": "{}/v1"},
@@ -35,8 +32,8 @@ CLOSED = "response.completed"
 
 def make_app(engine: Config) -> App:
     """A gateway that keeps everything in memory."""
-    journal, state = JournalTable(path="memory"), StateTable(path="memory")
-    return App(GatewayConfig(engine=engine, serve=Serve(pace=0.0), journal=journal, state=state), env={})
+    journal, state = {"path": "memory"}, {"path": "memory"}
+    return App(GatewayConfig(engine=engine, serve={"pace": 0.0}, journal=journal, state=state), env={})
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +42,7 @@ def gateways() -> Iterator[tuple[Running, Running]]:
     names: dict[str, Any] = {name: f"replay/{name}" for name in SCRIPTS}
     with Running(make_app(Config(aliases=names))) as second:
         accounts = {
-            name: Account(key="sk-second", models=SCRIPTS, **{**row, "base_url": row["base_url"].format(second.url)})
+            name: {"key": "sk-second", "models": SCRIPTS, **row, "base_url": row["base_url"].format(second.url)}
             for name, row in UPSTREAMS.items()
         }
         with Running(make_app(Config(providers=accounts, retries=0))) as first:
@@ -75,7 +72,6 @@ def test_the_second_gateway_is_asked(
     assert (len(rows), rows[0].protocol) == (before + 1, protocol)
 
 
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("upstream", UPSTREAMS)
 @pytest.mark.parametrize("row", ROWS)
 def test_a_row_of_the_suite_holds(client: httpx.Client, upstream: str, row: str) -> None:
@@ -87,7 +83,6 @@ def test_a_row_of_the_suite_holds(client: httpx.Client, upstream: str, row: str)
         assert text.startswith("{}" if row == "a-schema" else "A penstock is the pipe"), text
 
 
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("upstream", UPSTREAMS)
 def test_tool_calling(client: httpx.Client, upstream: str) -> None:
     """A call comes through with a lawful life of its item, and its result goes back."""
@@ -103,7 +98,6 @@ def test_tool_calling(client: httpx.Client, upstream: str) -> None:
     check_life_of_call(stream)
 
 
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("upstream", UPSTREAMS)
 def test_compaction(url: str, client: httpx.Client, upstream: str) -> None:
     """The compacted conversation starts a new chain, over HTTP and over a WebSocket."""
@@ -120,12 +114,10 @@ def test_compaction(url: str, client: httpx.Client, upstream: str) -> None:
         assert open_socket.get_response(**then)["status"] == "completed"
 
 
-@pytest.mark.row("G1")
 def test_compaction_needs_a_model(client: httpx.Client) -> None:
     assert client.post("/responses/compact", json={"input": "Hello."}).status_code == 400
 
 
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("upstream", UPSTREAMS)
 def test_a_socket_continues(url: str, upstream: str) -> None:
     """Two turns on one connection, the second with the first one's id and only the new input."""
@@ -138,7 +130,6 @@ def test_a_socket_continues(url: str, upstream: str) -> None:
         assert second["status"] == "completed"
 
 
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("upstream", UPSTREAMS)
 def test_a_new_connection_does_not_know_what_was_not_stored(url: str, upstream: str) -> None:
     body = {"model": f"{upstream}/text", "store": False, "input": [USER]}
@@ -149,7 +140,6 @@ def test_a_new_connection_does_not_know_what_was_not_stored(url: str, upstream: 
         assert other.get_response(**body)["status"] == "completed"
 
 
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("upstream", UPSTREAMS)
 def test_a_failed_continuation_is_forgotten(url: str, upstream: str) -> None:
     body = {"model": f"{upstream}/text", "store": False}

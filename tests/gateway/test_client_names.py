@@ -12,7 +12,6 @@ import pytest
 from penstock._gateway.client_names import MAX_AGENT, MAX_NAME, ClientName, name_client, product_name
 from penstock._providers.registry import client
 
-pytestmark = pytest.mark.row("V4")
 CHROME = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0 Safari/537.36"
 KNOWN = "plain-words-are-a-key-as-well-and-they-are-long"
 

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock._gateway.config import Serve
 from penstock._gateway.routes import find_route
 from penstock._providers.registry import client
 from penstock.testing import Reply
-from tests.gateway.client_requests import ask, get, post, read, told
-from tests.gateway.gateway_thread import PROVIDERS, gateway
-from tests.gateway.sdk_matrix import SAID, THOUGHT
+from tests.oracles.sdk_matrix import SAID, THOUGHT
+from tests.support.client_requests import ask, get, post, read, told
+from tests.support.gateway import PROVIDERS, gateway
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +30,6 @@ def base() -> Iterator[str]:
         yield running.url
 
 
-@pytest.mark.row("G1")
 @pytest.mark.parametrize(
     ("agent", "row"),
     [
@@ -46,7 +44,6 @@ def test_every_version_of_the_ai_sdk_is_known(agent: str, row: str) -> None:
     assert client({"User-Agent": agent}).name == row
 
 
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("provider", ["openai-chat", "anthropic"])  # the same protocol, and another
 def test_mistrals_clients_find_thoughts_among_the_content(base: str, provider: str) -> None:
     whole = ask(base, "openai-chat", f"{provider}/reasoning", stream=False, headers=MISTRAL)
@@ -60,7 +57,6 @@ def test_mistrals_clients_find_thoughts_among_the_content(base: str, provider: s
     assert told(read("openai-chat", streamed.content))[0] == SAID
 
 
-@pytest.mark.row("G1")
 def test_a_model_with_slashes_may_stand_where_gemini_has_models(base: str) -> None:
     body = {"contents": [{"parts": [{"text": "hi"}]}]}
     for path in (
@@ -86,7 +82,6 @@ CHAT = {"model": "anthropic/text", "messages": [{"role": "user", "content": "hi"
 MESSAGES = {**CHAT, "max_tokens": 9}
 
 
-@pytest.mark.row("G1")
 @pytest.mark.parametrize(
     ("path", "body"),
     [
@@ -112,7 +107,6 @@ def test_addresses_that_nobody_has(path: str) -> None:
     assert found.handler is None
 
 
-@pytest.mark.row("G1")
 def test_bodies_may_come_packed_or_marked(base: str) -> None:
     raw = json.dumps(CHAT).encode()
     url = f"{base}/v1/chat/completions"
@@ -131,10 +125,9 @@ def test_bodies_may_come_packed_or_marked(base: str) -> None:
     assert said == [415, 400, 400, 415]
 
 
-@pytest.mark.slow
 def test_a_body_that_unpacks_to_too_much_is_too_large() -> None:
     bomb = gzip.compress(b" " * 20_000_000)
-    with gateway(serve=Serve(pace=0.0, body=1_000_000)) as (running, up):
+    with gateway(serve={"pace": 0.0, "body": 1_000_000}) as (running, up):
         answer = post(f"{running.url}/v1/messages", content=bomb, headers={"content-encoding": "gzip"})
         assert (answer.status_code, "over 1000000 bytes" in answer.text) == (413, True)
         assert up.requests == []
@@ -159,8 +152,6 @@ def magistral(seen: ReceivedRequest) -> Reply:
     return Reply.body(body, headers={"content-type": "text/event-stream"})
 
 
-@pytest.mark.slow
-@pytest.mark.finding("FID-7")
 @pytest.mark.parametrize("like", ["mistral", "databricks"])
 def test_clients_of_openai_get_text_from_providers_that_answer_with_lists(
     like: str, monkeypatch: pytest.MonkeyPatch

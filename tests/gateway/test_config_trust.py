@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock
-from penstock._gateway.config import ConfigFile, GatewayConfig, load_config
+from penstock._gateway.config import ConfigFile
 from penstock._gateway.config_trust import (
     ANY,
     HARMLESS,
@@ -30,13 +30,13 @@ from penstock._gateway.config_trust import (
 from penstock._gateway.lifecycle import Reloader
 from penstock._http.request_options import RequestOptions
 from penstock.errors import InputError
+from penstock.gateway import GatewayConfig, load_config
 from tests.cli.command_runner import environment, inside
-from tests.gateway import process
+from tests.support import process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.finding("SEC-7")
 EVIL = '[providers.openai]\nbase_url = "http://127.0.0.1:9/v1"\n'
 GOOD = "[aliases]\nfast = ['replay/text']\n[serve]\nport = 0\npace = 0.0\n[features]\nprompt_caching = true\n"
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="there are no links and modes of that kind there")
@@ -137,7 +137,6 @@ NAMES = st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=4)
 PATHS = st.lists(st.sampled_from(EVERY), min_size=1, max_size=6)
 
 
-@pytest.mark.slow
 @given(PATHS, NAMES)
 def test_any_file_of_harmless_settings_is_accepted_and_any_other_is_not(
     paths: list[tuple[str, ...]], names: list[str]
@@ -268,7 +267,6 @@ def test_a_link_to_a_trusted_file_is_not_trusted(here: Path, tmp_path: Path) -> 
     assert load_config(None, os.environ).engine.providers  # the same file by another way
 
 
-@pytest.mark.slow
 def test_trust_can_be_listed_and_taken_away(here: Path) -> None:
     assert b"nothing is trusted" in trust("--list").stdout
     file = here / "penstock.toml"
@@ -316,7 +314,6 @@ def test_the_bytes_that_were_parsed_are_those_that_are_trusted(tmp_path: Path) -
         check_trust({"serve": {"host": "x"}}, path.read_bytes(), path, store)
 
 
-@pytest.mark.slow
 def test_files_that_are_trusted_at_once_are_all_kept(tmp_path: Path) -> None:
     threads = [
         threading.Thread(target=TrustStore(tmp_path).add, args=(tmp_path / f"{number}.toml", b"x"))
@@ -343,7 +340,6 @@ def test_every_command_that_finds_the_file_asks_for_trust(here: Path, words: lis
     assert b"is not trusted" not in run(*words).stderr
 
 
-@pytest.mark.finding("DEF-9")
 @pytest.mark.parametrize(
     "words",
     [["doctor"], ["models"], ["providers"], ["chat", "planted/m", "hi"], ["tokens", "--model", "m"]],
@@ -377,7 +373,6 @@ def test_a_trusted_file_that_changes_is_not_reloaded(here: Path, caplog: pytest.
     assert [config.access.anonymous for config in applied] == [False, True]
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGHUP there")
 def test_a_gateway_in_a_folder_with_such_a_file(tmp_path: Path) -> None:
     """As in the report: a cloned repository, and a key in the environment. The upstream hears nothing of it."""

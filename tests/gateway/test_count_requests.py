@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock._gateway.config import GatewayConfig, Key
-from penstock._gateway.keys import hash_key
 from penstock._gateway.token_estimators import SMALL_BODY, TokenEstimators
+from penstock.gateway import GatewayConfig
 from penstock.testing import Reply
-from tests.gateway.client_requests import post
-from tests.gateway.gateway_thread import gateway
+from tests.support.client_requests import post
+from tests.support.gateway import gateway, hash_key
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.tokens import HybridTokenEstimator
 
-pytestmark = pytest.mark.slow
 
 MODEL = "openai-chat/text"
 SAID = {"role": "user", "content": "Low water at noon."}
@@ -32,7 +30,6 @@ def url() -> Any:
         yield running.url
 
 
-@pytest.mark.row("T3")
 @pytest.mark.parametrize(
     ("path", "body", "said"),
     [
@@ -53,10 +50,9 @@ def test_what_cannot_be_counted_is_refused_with_its_place(url: str, path: str, b
     assert said in reply.text
 
 
-@pytest.mark.row("T3")
 @pytest.mark.parametrize("fields", [{"items": ["a"]}, {"messages": [{"role": 1, "content": "a"}]}], ids=str)
 def test_a_key_counts_only_for_its_models(fields: dict[str, Any]) -> None:
-    keys = {"one": Key(hash=hash_key("pk-one-000000"), models=("anthropic/*",))}
+    keys = {"one": {"hash": hash_key("pk-one-000000"), "models": ("anthropic/*",)}}
     with gateway(keys=keys) as (running, _):
         for model, status in ((MODEL, 403), ("anthropic/text", 200)):
             body = {"model": model, **fields}
@@ -64,7 +60,6 @@ def test_a_key_counts_only_for_its_models(fields: dict[str, Any]) -> None:
             assert reply.status_code == status
 
 
-@pytest.mark.row("T2", "T3")
 @pytest.mark.parametrize(
     ("said", "method"),
     [

@@ -13,29 +13,27 @@ import pytest
 from msgspec.structs import replace
 
 from penstock._cli import main
-from penstock._engines.config import Account
 from penstock._engines.environ import LIVE
 from penstock._gateway import provider_layers
-from penstock._gateway.app import App
 from penstock._gateway.editor_keys import EditorProvider
 from penstock._gateway.provider_layers import CustomProviders, CustomProvidersWatcher
 from penstock._store.custom_providers import CustomProvider, CustomProvidersFile
 from penstock._store.key_store import FileKeyStore
 from penstock._store.provider_keys import ProviderKeys
+from penstock.gateway import App
 from penstock.testing import scripted
-from tests.gateway import process
-from tests.gateway.gateway_thread import Running
-from tests.gateway.openresponses import until
 from tests.gateway.test_custom_providers import BAD, GOOD, PATH, Lab, add_keys, configured, lab, running_lab
+from tests.support import process
+from tests.support.gateway import Running
+from tests.support.openresponses import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from penstock._gateway.config import GatewayConfig
+    from penstock.gateway import GatewayConfig
     from penstock.testing import Upstream
 
-pytestmark = [pytest.mark.slow, pytest.mark.row("V6")]
 ROW = CustomProvider(base_url="http://127.0.0.1:1", like="vllm")
 
 
@@ -59,7 +57,7 @@ def admin(tmp_path: Path, up: Upstream) -> Iterator[Lab]:
 def test_a_provider_of_the_file_goes_first(tmp_path: Path, up: Upstream, caplog: pytest.LogCaptureFixture) -> None:
     with running_lab(tmp_path, up) as admin:
         admin.add(key=GOOD)
-    file = Account(base_url=f"{up.url}/open/file", models=("tide-7",))
+    file = {"base_url": f"{up.url}/open/file", "models": ("tide-7",)}
     with caplog.at_level(logging.WARNING), running_lab(tmp_path, up, lab=file) as admin:
         row = admin.row()
         assert (row["custom"], row["base_url"], row["used"]) == (True, f"{up.url}/open/v1", True)
@@ -87,7 +85,7 @@ def test_a_reload_of_the_file_keeps_and_hides_providers(admin: Lab, tmp_path: Pa
     admin.running.call(_reload(admin))
     assert admin.models() == {"lab/tide-1", "lab/tide-2"}
     services = admin.running.app.services
-    hiding = configured(tmp_path, admin.up, lab=Account(base_url=f"{admin.up.url}/open/file", models=("tide-7",)))
+    hiding = configured(tmp_path, admin.up, lab={"base_url": f"{admin.up.url}/open/file", "models": ("tide-7",)})
 
     async def reload(made: GatewayConfig) -> None:
         services.reload(made)

@@ -13,26 +13,23 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
-from penstock._engines.config import Account
 from penstock._engines.environ import LIVE
-from penstock._gateway.app import App
-from penstock._gateway.config import GatewayConfig, Key, Serve
 from penstock._gateway.custom_provider_validation import (
     check_custom_provider,
     check_resolved_host,
     describe_exposure,
     list_templates,
 )
-from penstock._gateway.keys import hash_key
 from penstock._providers.registry import COMPATIBLE
 from penstock._store.custom_providers import MAX_CUSTOM_PROVIDERS, MAX_MODELS, CustomProvider, CustomProvidersFile
 from penstock.errors import InputError
+from penstock.gateway import Account, App, GatewayConfig
 from penstock.testing import Reply, scripted
-from tests.gateway import process
-from tests.gateway.gateway_thread import Running, answer, config
-from tests.gateway.openresponses import until
 from tests.gateway.test_admin_api import ROOT, SEER, USER, Admin, bearer
 from tests.gateway.test_keys import key_file
+from tests.support import process
+from tests.support.gateway import Running, answer, config, hash_key
+from tests.support.openresponses import until
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -40,7 +37,6 @@ if TYPE_CHECKING:
 
     from penstock.testing import ReceivedRequest, Upstream
 
-pytestmark = [pytest.mark.slow, pytest.mark.row("V6")]
 GOOD, BAD = "planted-good-0123456789abcdef", "planted-bad-0123456789abcdef"
 PATH = "/admin/custom-providers"
 
@@ -91,15 +87,15 @@ class Lab(Admin):
 
 
 def configured(data: Path, up: Upstream, **accounts: Account) -> GatewayConfig:
-    made = config(up.url, serve=Serve(pace=0.0), data=data)
+    made = config(up.url, serve={"pace": 0.0}, data=data)
     return replace(made, engine=replace(made.engine, providers={**made.engine.providers, **accounts}))
 
 
 def add_keys(data: Path) -> None:
     keys = key_file(data)
-    keys.add("root", Key(hash=hash_key(ROOT), role="admin"))
-    keys.add("seer", Key(hash=hash_key(SEER), role="viewer"))
-    keys.add("user", Key(hash=hash_key(USER)))
+    keys.add("root", {"hash": hash_key(ROOT), "role": "admin"})
+    keys.add("seer", {"hash": hash_key(SEER), "role": "viewer"})
+    keys.add("user", {"hash": hash_key(USER)})
 
 
 @contextmanager
@@ -223,8 +219,8 @@ def test_a_provider_without_a_list_and_a_model_says_what_to_do(admin: Lab) -> No
 
 def test_the_whole_address_is_listed_without_its_secrets(tmp_path: Path, up: Upstream) -> None:
     accounts = {
-        "deep": Account(base_url="https://Example.com:443/a/b/v1/"),
-        "odd": Account(base_url="https://ann:secret-word@example.com/v1?token=secret-word"),
+        "deep": {"base_url": "https://Example.com:443/a/b/v1/"},
+        "odd": {"base_url": "https://ann:secret-word@example.com/v1?token=secret-word"},
     }
     with running_lab(tmp_path, up, **accounts) as admin:
         assert admin.row("deep")["address"] == "https://example.com/a/b/v1"

@@ -10,16 +10,14 @@ import httpx
 import pytest
 
 from penstock import events as ev
-from penstock._engines.config import Account, Config
-from penstock._gateway.app import App
-from penstock._gateway.config import GatewayConfig, JournalTable, Serve, StateTable
 from penstock._gateway.daily_budget import DailyBudget, format_dollars
 from penstock._gateway.journal import Journal
-from penstock._providers.registry import ConfiguredModel, ConfiguredPrices
+from penstock._providers.registry import ConfiguredModel
 from penstock._store.journal import JournalEntry, JournalStore
 from penstock._store.sqlite import IN_MEMORY
+from penstock.gateway import App, Config, GatewayConfig
 from penstock.testing import Reply, scripted
-from tests.gateway.gateway_thread import Running
+from tests.support.gateway import Running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,13 +35,13 @@ def answer(_: Any) -> Reply:
 
 @contextmanager
 def gateway(budget: str = "", data: Path | None = None, journal: str = "") -> Iterator[str]:
-    priced = ConfiguredModel(prices=ConfiguredPrices(input=1.0, output=2.0))
-    models = {"tide": priced, "gift": ConfiguredModel(prices=ConfiguredPrices(input=0.0, output=0.0))}
+    priced = ConfiguredModel(prices={"input": 1.0, "output": 2.0})
+    models = {"tide": priced, "gift": ConfiguredModel(prices={"input": 0.0, "output": 0.0})}
     with scripted(answer) as upstream:
-        mine = Account(base_url=f"{upstream.url}/v1", key="made-up", models=models)
+        mine = {"base_url": f"{upstream.url}/v1", "key": "made-up", "models": models}
         config = GatewayConfig(
-            engine=Config(providers={"mine": mine}), serve=Serve(pace=0.0), data=data,
-            journal=JournalTable(path=journal or ("" if data else "memory")), state=StateTable(path="memory"),
+            engine=Config(providers={"mine": mine}), serve={"pace": 0.0}, data=data,
+            journal={"path": journal or ("" if data else "memory")}, state={"path": "memory"},
         )  # fmt: skip
         env = {"PENSTOCK_GATEWAY_KEY": KEY, **({"PENSTOCK_DAILY_BUDGET": budget} if budget else {})}
         with Running(App(config, env=env)) as running:
@@ -64,8 +62,6 @@ def change(url: str, **fields: Any) -> httpx.Response:
     return httpx.post(f"{url}/vscode/budget", json=fields, headers=AUTH)
 
 
-@pytest.mark.slow
-@pytest.mark.row("O3")
 def test_it_stops_at_the_budget_and_can_be_lifted_for_today() -> None:
     with gateway("0.01") as url:
         for turn in range(5):
@@ -93,8 +89,6 @@ def test_it_stops_at_the_budget_and_can_be_lifted_for_today() -> None:
         assert change(url, limit=0).json()["limit"] is None
 
 
-@pytest.mark.slow
-@pytest.mark.row("O3")
 def test_a_restart_does_not_reset_it(tmp_path: Path) -> None:
     with gateway("0.003", tmp_path) as url:
         assert [ask(url).status_code for _ in range(3)] == [200, 200, 429]
@@ -121,7 +115,6 @@ def test_it_begins_anew_at_midnight() -> None:
     rows.close()
 
 
-@pytest.mark.slow
 def test_only_who_started_the_gateway_sees_or_changes_it() -> None:
     with gateway("1") as url:
         assert httpx.get(f"{url}/vscode/budget").status_code == 401
@@ -130,7 +123,6 @@ def test_only_who_started_the_gateway_sees_or_changes_it() -> None:
         assert shown(url)["limit"] == 1.0
 
 
-@pytest.mark.slow
 def test_without_a_journal_it_says_that_it_counts_nothing() -> None:
     with gateway("0.001", journal="off") as url:
         assert [ask(url).status_code for _ in range(2)] == [200, 200]

@@ -8,19 +8,15 @@ from typing import Any
 import httpx
 import pytest
 
-from penstock._engines.config import Config
-from penstock._gateway.app import App
-from penstock._gateway.config import AccessTable, FeaturesTable, GatewayConfig, JournalTable, StateTable
-from penstock._replay import play
-from penstock.testing import Reply, scripted
-from tests.gateway.client_requests import ASKING
+from penstock.gateway import App, Config, GatewayConfig
+from penstock.testing import Reply, play, scripted
+from tests.support.client_requests import ASKING
 
-pytestmark = pytest.mark.slow
 MINE = {"base_url": "http://127.0.0.1:9/v1"}
 
 
 def gateway(engine: dict[str, Any], **more: Any) -> GatewayConfig:
-    memory: Any = {"journal": JournalTable(path="memory"), "state": StateTable(path="memory")}
+    memory: Any = {"journal": {"path": "memory"}, "state": {"path": "memory"}}
     return GatewayConfig(engine=Config.read(engine), **memory, **more)
 
 
@@ -40,8 +36,6 @@ def ask(config: GatewayConfig, path: str, body: Any = None, env: dict[str, str] 
 # ── packaged streams ──────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.finding("DEF-1")
-@pytest.mark.row("G5:missing-key-gateway")
 @pytest.mark.parametrize("protocol", ASKING)
 @pytest.mark.parametrize(
     ("model", "status", "words"), [("gpt-5", 401, "OPENAI_API_KEY"), ("team", 404, "no provider is configured")]
@@ -56,8 +50,6 @@ def test_a_model_without_a_key_is_an_error_in_every_protocol(
     assert (reply.status_code, words in reply.text) == (status, True), reply.text
 
 
-@pytest.mark.finding("DEF-1")
-@pytest.mark.row("G5:packaged", "G5:no-model")
 @pytest.mark.parametrize("body", [{"model": "replay/text"}, {}])
 def test_packaged_streams_answer_their_own_names_and_no_name(body: dict[str, str]) -> None:
     reply = ask(gateway({}), "/v1/chat/completions", {**body, "messages": [{"role": "user", "content": "hi"}]})
@@ -65,8 +57,6 @@ def test_packaged_streams_answer_their_own_names_and_no_name(body: dict[str, str
     assert reply.json()["model"] == "text"
 
 
-@pytest.mark.finding("DEF-1")
-@pytest.mark.row("G5")
 @pytest.mark.parametrize(
     ("engine", "env", "status"),
     [
@@ -86,7 +76,7 @@ def test_ready_only_with_the_keys_that_are_configured(engine: dict[str, Any], en
     reply = ask(gateway(engine), "/readyz", env=env)
     assert reply.status_code == status
     assert "MINE_KEY" not in reply.text  # anybody may ask
-    assert ask(gateway(engine, access=AccessTable(keys="forward")), "/readyz", env=env).status_code == 200
+    assert ask(gateway(engine, access={"keys": "forward"}), "/readyz", env=env).status_code == 200
 
 
 # ── output limits ─────────────────────────────────────────────────────────────────────────────────
@@ -94,8 +84,6 @@ def test_ready_only_with_the_keys_that_are_configured(engine: dict[str, Any], en
 LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "num_predict", "maxTokens")
 
 
-@pytest.mark.finding("DEF-2")
-@pytest.mark.row("M7:no-limit", "M7:required-limit")
 @pytest.mark.parametrize(
     ("provider", "model", "upstream", "limit"),
     [
@@ -118,8 +106,6 @@ def test_a_limit_is_sent_only_where_one_is_required(
     assert [flat[name] for name in LIMITS if name in flat] == ([] if limit is None else [limit])
 
 
-@pytest.mark.finding("DEF-2")
-@pytest.mark.row("M7:agrees")
 def test_prompt_and_sent_limit_fill_the_window() -> None:
     engine = {"providers": {"anthropic": {"key": "k", "models": ["claude-sonnet-4-5"]}}}
     (row,) = [
@@ -136,7 +122,6 @@ OWN = {
 }  # fmt: skip
 
 
-@pytest.mark.row("M7")
 def test_facts_of_ones_own_are_listed() -> None:
     engine = {
         "providers": {"mine": {**MINE, "models": {"tide": OWN}}},
@@ -154,10 +139,9 @@ def test_facts_of_ones_own_are_listed() -> None:
     assert (shown["inputTokenLimit"], shown["outputTokenLimit"]) == (42_000, 8_000)
 
 
-@pytest.mark.row("M7:policy-gateway", "M7:unknown-left-out", "M7:assumption")
 def test_the_policy_and_the_assumption_can_be_set() -> None:
     engine = {"providers": {"mine": {**MINE, "models": {"tide": OWN, "unknown": {}}}}}
-    config = gateway(engine, features=FeaturesTable(max_input=0.5, assumed_context=9_000))
+    config = gateway(engine, features={"max_input": 0.5, "assumed_context": 9_000})
     rows = {row["id"]: row for row in ask(config, "/vscode/models").json()["models"]}
     assert (rows["mine/tide"]["maxInputTokens"], rows["mine/unknown"]["maxInputTokens"]) == (25_000, 6_750)
     assert rows["mine/unknown"]["tooltip"].endswith("9,000 tokens are assumed")
@@ -166,7 +150,6 @@ def test_the_policy_and_the_assumption_can_be_set() -> None:
     assert "outputTokenLimit" not in shown
 
 
-@pytest.mark.row("M7:policy-extension")
 @pytest.mark.parametrize(
     ("policy", "limit"),
     [("context-window", 50_000), ("0.5", 25_000), ("1", 50_000), ("reserve-output", 42_000), ("", 42_000)],
@@ -205,8 +188,6 @@ def test_prices_of_ones_own_are_in_the_journal() -> None:
     assert spent
 
 
-@pytest.mark.finding("DEF-11")
-@pytest.mark.row("P4:flag")
 def test_a_wrong_engine_flag_does_not_refuse_requests() -> None:
     with scripted(Reply.of("openai-chat", play("text"), stream=False)) as up:
         config = gateway({"providers": {"openai": {"base_url": f"{up.url}/v1", "key": "k"}}})

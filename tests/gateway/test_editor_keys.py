@@ -14,13 +14,13 @@ from penstock import events as ev
 from penstock._gateway.editor_keys import WINDOW_LIFETIME, EditorKeys, EditorProvider
 from penstock.errors import InputError
 from penstock.testing import Reply, scripted
-from tests.gateway.process import gateway
+from tests.support.process import gateway
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from penstock.testing import ReceivedRequest, Upstream
-    from tests.gateway.process import Gateway
+    from tests.support.process import Gateway
 
 OWNER = "the-key-of-the-editor"
 GOOD, OTHER, BAD = "planted-good-key", "planted-other-key", "planted-bad-key"
@@ -94,8 +94,6 @@ ROUTES = [
 ]  # fmt: skip
 
 
-@pytest.mark.slow
-@pytest.mark.finding("VSC-1")
 def test_only_a_gateway_with_the_switch_has_the_routes(tmp_path: Path) -> None:
     with asking(tmp_path, PENSTOCK_EDITOR_KEYS="") as window:
         for method, path in ROUTES:
@@ -104,8 +102,6 @@ def test_only_a_gateway_with_the_switch_has_the_routes(tmp_path: Path) -> None:
             )
 
 
-@pytest.mark.slow
-@pytest.mark.finding("VSC-1")
 def test_only_the_key_that_the_gateway_was_started_with_opens_them(tmp_path: Path) -> None:
     config = "[keys.guest]\nenv = 'GUEST'\n"
     with asking(tmp_path, config, GUEST="planted-guest-key") as window:
@@ -121,9 +117,6 @@ def test_only_the_key_that_the_gateway_was_started_with_opens_them(tmp_path: Pat
             assert status() == 200, path
 
 
-@pytest.mark.slow
-@pytest.mark.finding("VSC-1")
-@pytest.mark.row("O1")
 def test_a_key_counts_with_the_next_request_and_is_gone_when_it_is_removed(tmp_path: Path) -> None:
     with asking(tmp_path) as window:
         assert window.models() == set()
@@ -148,8 +141,6 @@ def test_a_key_counts_with_the_next_request_and_is_gone_when_it_is_removed(tmp_p
         assert "lab" not in window.providers()
 
 
-@pytest.mark.slow
-@pytest.mark.finding("VSC-1")
 def test_an_open_circuit_does_not_outlive_the_key_that_opened_it(tmp_path: Path) -> None:
     with asking(tmp_path, "[breaker]\nfailures = 1\n") as window:
         window.hand_over("one", window.own(BAD)).raise_for_status()
@@ -158,9 +149,6 @@ def test_an_open_circuit_does_not_outlive_the_key_that_opened_it(tmp_path: Path)
         assert window.chat("lab/tide-1") == 200
 
 
-@pytest.mark.slow
-@pytest.mark.finding("VSC-7")
-@pytest.mark.row("O1")
 def test_two_windows_give_their_keys_together(tmp_path: Path) -> None:
     with asking(tmp_path) as window:
         window.hand_over("one", window.own(GOOD)).raise_for_status()
@@ -188,9 +176,6 @@ def test_the_keys_of_windows_are_a_union_and_a_silent_window_is_forgotten() -> N
     assert keys.merged() == {}
 
 
-@pytest.mark.slow
-@pytest.mark.finding("VSC-1", "VSC-12")
-@pytest.mark.row("O1")
 def test_one_request_proves_a_key(tmp_path: Path) -> None:
     with asking(tmp_path, "[providers.set]\nbase_url = 'UPSTREAM/v1'\nkey = 'planted-bad-key'\n") as window:
         url = f"{window.upstream.url}/v1"
@@ -211,8 +196,6 @@ def test_one_request_proves_a_key(tmp_path: Path) -> None:
         assert len(window.upstream.requests) == 5
 
 
-@pytest.mark.slow
-@pytest.mark.finding("VSC-1")
 def test_a_key_for_one_host_is_never_sent_to_another(tmp_path: Path) -> None:
     moved = "[providers.openai]\nbase_url = 'UPSTREAM/v1'\nmodels = ['tide-1']\n"
     with asking(tmp_path, moved) as window:
@@ -232,9 +215,6 @@ def test_a_key_for_one_host_is_never_sent_to_another(tmp_path: Path) -> None:
         assert all("authorization" not in seen.headers for seen in window.upstream.requests)
 
 
-@pytest.mark.slow
-@pytest.mark.finding("VSC-1")
-@pytest.mark.row("O1")
 def test_providers_are_told_with_where_their_keys_are_and_never_with_a_key(tmp_path: Path) -> None:
     config = "[providers.mistral]\nkey = 'planted-file-key'\n"
     with asking(tmp_path, config, GROQ_API_KEY="planted-env-key") as window:
@@ -256,9 +236,6 @@ def test_providers_are_told_with_where_their_keys_are_and_never_with_a_key(tmp_p
         assert account["required"]
 
 
-@pytest.mark.slow
-@pytest.mark.finding("VSC-1")
-@pytest.mark.row("O1", "O5")
 def test_facts_of_an_own_server_are_used(tmp_path: Path) -> None:
     facts = {
         "context": 65_536,
@@ -276,8 +253,6 @@ def test_facts_of_an_own_server_are_used(tmp_path: Path) -> None:
         assert tide["prices"] == {"input": 1, "output": 2}
 
 
-@pytest.mark.slow
-@pytest.mark.finding("VSC-1")
 def test_bodies_that_cannot_be_used_are_refused_without_their_keys(tmp_path: Path) -> None:
     with asking(tmp_path) as window:
         bodies: list[bytes] = [
@@ -307,9 +282,6 @@ def test_bounds() -> None:
         keys.set_window("one more", ())
 
 
-@pytest.mark.slow
-@pytest.mark.finding("VSC-1")
-@pytest.mark.row("O1")
 def test_keys_are_in_memory_only(tmp_path: Path) -> None:
     config = f"[record]\npath = '{tmp_path / 'recordings'}'\n"
     with asking(tmp_path, config) as window:

@@ -10,17 +10,16 @@ import pytest
 
 from penstock import _delta_templates as delta_templates
 from penstock import events as ev
-from penstock._gateway.config import FeaturesTable
 from penstock.testing import Reply
-from tests.gateway.client_requests import ASKING, ask
-from tests.gateway.gateway_thread import PROVIDERS, gateway, spoken_protocol
-from tests.gateway.openresponses import until
+from tests.support.client_requests import ASKING, ask
+from tests.support.gateway import PROVIDERS, gateway, spoken_protocol
+from tests.support.openresponses import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.testing import ReceivedRequest, Upstream
-    from tests.gateway.gateway_thread import Running
+    from tests.support.gateway import Running
 
 TALKING = tuple(name for name in PROVIDERS if name != "completions")
 # What differs from one answer to the next: ids that the gateway makes, and times.
@@ -47,7 +46,7 @@ def long_answer(seen: ReceivedRequest) -> Reply:
 
 @pytest.fixture(scope="module")
 def both() -> Iterator[tuple[Running, Upstream]]:
-    with gateway(long_answer, features=FeaturesTable(estimates=False)) as found:  # which are made of a sample of turns
+    with gateway(long_answer, features={"estimates": False}) as found:  # which are made of a sample of turns
         yield found
 
 
@@ -62,7 +61,6 @@ def outcome(running: Running, client: str, provider: str) -> tuple[bytes, dict[s
     return MADE.sub(b"?", reply.content), told
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("provider", TALKING)
 @pytest.mark.parametrize("client", [name for name in ASKING if name != "completions"])
 def test_bytes_and_journal_are_the_same(both: tuple[Running, Upstream], client: str, provider: str) -> None:

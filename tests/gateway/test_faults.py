@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import events as ev
-from penstock._gateway.config import Serve
-from penstock._replay import play
-from penstock.testing import Reply, encode_events
-from tests.gateway.client_requests import CALLING, ask, read
-from tests.gateway.gateway_thread import SERVERS, gateway
+from penstock.testing import Reply, encode_events, play
+from tests.support.client_requests import CALLING, ask, read
+from tests.support.gateway import SERVERS, gateway
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.testing import Upstream
-    from tests.gateway.gateway_thread import Running
+    from tests.support.gateway import Running
 
 UPSTREAMS = ("openai-chat", "anthropic", "responses")
 SCRIPT = play("tools", id="one", model="m", created=7)
@@ -76,8 +74,6 @@ def ended(client: str, reply: Any) -> str:
     return end.kind if isinstance(end, ev.Fault) else f"finish {end.reason}"
 
 
-@pytest.mark.slow
-@pytest.mark.row("I1")
 @pytest.mark.parametrize("upstream", UPSTREAMS)
 @pytest.mark.parametrize("client", CALLING)
 def test_a_cut_at_every_frame(both: tuple[Running, Upstream], client: str, upstream: str) -> None:
@@ -107,8 +103,6 @@ VENDORS = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
-@pytest.mark.row("I1")
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("client", CALLING)
 @pytest.mark.parametrize(
@@ -150,7 +144,6 @@ def test_a_refusal_before_the_stream_has_its_status(
     assert row.fault in {kind, "truncated", "server", "invalid"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("client", ["openai-chat", "anthropic", "responses"])
 def test_a_stall_ends_in_the_dialect(both: tuple[Running, Upstream], client: str) -> None:
     running, up = both
@@ -172,7 +165,6 @@ def test_garbage_costs_itself_and_not_the_stream(both: tuple[Running, Upstream],
     assert ended(client, ask(running.url, client, "anthropic/tools")) == "finish calls"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("client", CALLING)
 def test_an_error_in_mid_stream_is_told_in_the_dialect(both: tuple[Running, Upstream], client: str) -> None:
     running, up = both
@@ -185,9 +177,8 @@ def test_an_error_in_mid_stream_is_told_in_the_dialect(both: tuple[Running, Upst
         assert isinstance(read(client, reply.content)[-1], ev.Fault)
 
 
-@pytest.mark.slow
 def test_silence_is_kept_alive_and_a_late_error_is_in_band() -> None:
-    quick = Serve(ping=0.02)
+    quick = {"ping": 0.02}
     with gateway(Reply.error("openai-chat", 500).delayed(0.2), serve=quick) as (running, up):
         reply = ask(running.url, "anthropic", "openai-chat/text")
         assert reply.status_code == 200  # the head had to go out

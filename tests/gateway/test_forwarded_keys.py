@@ -8,9 +8,7 @@ import httpx
 import pytest
 
 from penstock import events as ev
-from penstock._engines.config import Account, Config
-from penstock._gateway.app import App
-from penstock._gateway.config import AccessTable, GatewayConfig
+from penstock.gateway import App, Config, GatewayConfig
 from penstock.testing import Reply, scripted
 
 if TYPE_CHECKING:
@@ -30,10 +28,10 @@ def answer(seen: ReceivedRequest) -> Reply:
 
 
 async def ask(upstream: Upstream, provider: str, headers: dict[str, str]) -> httpx.Response:
-    accounts = {name: Account(base_url=f"{upstream.url}/v1", like=name) for name in WANTED}
-    accounts["anthropic"] = Account(base_url=upstream.url, like="anthropic")
+    accounts = {name: {"base_url": f"{upstream.url}/v1", "like": name} for name in WANTED}
+    accounts["anthropic"] = {"base_url": upstream.url, "like": "anthropic"}
     named = {f"up-{name}": account for name, account in accounts.items()}
-    config = GatewayConfig(engine=Config(providers=named, retries=0), access=AccessTable(keys="forward"))
+    config = GatewayConfig(engine=Config(providers=named, retries=0), access={"keys": "forward"})
     app = App(config, env={"OPENAI_API_KEY": "sk-ours-00001", "ANTHROPIC_API_KEY": "sk-ours-00001"})
     body: dict[str, Any] = {
         "model": f"up-{provider}/m",

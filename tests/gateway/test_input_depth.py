@@ -10,15 +10,14 @@ import pytest
 
 from penstock import events as ev
 from penstock.testing import Reply
-from tests.gateway.gateway_thread import gateway
+from tests.support.gateway import gateway
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.testing import ReceivedRequest, Upstream
-    from tests.gateway.gateway_thread import Running
+    from tests.support.gateway import Running
 
-pytestmark = pytest.mark.slow
 
 DEPTH = 1100
 DEEP = "[" * DEPTH + "]" * DEPTH
@@ -68,7 +67,6 @@ def ask(made: tuple[Running, Upstream], protocol: str, model: str, body: str = "
     return httpx.post(made[0].url + path.format(model=model), content=data, headers=kind, timeout=30)
 
 
-@pytest.mark.finding("REL-4")
 @pytest.mark.parametrize("protocol", ENDPOINTS)
 @pytest.mark.parametrize("depth", [300, 1100, 50_000])
 def test_a_deep_body_is_a_400_with_its_place(made: tuple[Running, Upstream], protocol: str, depth: int) -> None:
@@ -79,7 +77,6 @@ def test_a_deep_body_is_a_400_with_its_place(made: tuple[Running, Upstream], pro
     assert "nests deeper than 256 levels at metadata.x" in got.text
 
 
-@pytest.mark.finding("REL-4")
 @pytest.mark.parametrize("upstream", ["openai-chat", "responses", "anthropic", "gemini", "bedrock", "cohere", "ollama"])
 def test_a_conversation_with_deep_arguments_goes_on(made: tuple[Running, Upstream], upstream: str) -> None:
     """The model writes them, the client sends them back as it got them, and the provider gets all of them."""
@@ -94,7 +91,6 @@ def test_a_conversation_with_deep_arguments_goes_on(made: tuple[Running, Upstrea
     assert DEEP in made[1].requests[-1].body.decode()
 
 
-@pytest.mark.finding("REL-4")
 @pytest.mark.parametrize("protocol", ["anthropic", "gemini", "ollama"])
 def test_clients_whose_inputs_are_objects_may_send_them_back(made: tuple[Running, Upstream], protocol: str) -> None:
     got = ask(made, protocol, "openai-chat/call")
@@ -115,7 +111,6 @@ def test_clients_whose_inputs_are_objects_may_send_them_back(made: tuple[Running
     assert DEEP in made[1].requests[-1].body.decode()
 
 
-@pytest.mark.finding("REL-4")
 @pytest.mark.parametrize("protocol", ENDPOINTS)
 def test_a_provider_s_payload_that_is_too_deep_is_a_fault(made: tuple[Running, Upstream], protocol: str) -> None:
     got = ask(made, protocol, "openai-chat/frame")
@@ -123,7 +118,6 @@ def test_a_provider_s_payload_that_is_too_deep_is_a_fault(made: tuple[Running, U
     assert "deeper than 256 levels" in got.text
 
 
-@pytest.mark.finding("REL-4")
 def test_the_same_in_a_stream() -> None:
     with gateway(answer) as made:
         got = ask(made, "anthropic", "openai-chat/frame", stream=True)
@@ -131,7 +125,6 @@ def test_the_same_in_a_stream() -> None:
     assert got.status_code == 502 or "event: error" in got.text
 
 
-@pytest.mark.finding("REL-4")
 def test_an_error_body_that_is_too_deep_keeps_its_status() -> None:
     with gateway(answer) as made:
         got = ask(made, "openai-chat", "openai-chat/refuse")

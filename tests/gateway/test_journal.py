@@ -13,14 +13,14 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
-from penstock._gateway.config import GatewayConfig, JournalTable
 from penstock._gateway.journal import Journal
 from penstock._gateway.telemetry import Telemetry
 from penstock._store.journal import TRIM_INTERVAL, JournalEntry, JournalStore
 from penstock._store.journal_queries import JournalHistory
 from penstock._store.limit_store import LimitRule
 from penstock._store.sqlite import IN_MEMORY, connect
-from tests.gateway.loopback_server import START_LIMIT
+from penstock.gateway import GatewayConfig
+from tests.support.loopback_server import START_LIMIT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,7 @@ def rows_of(journal: Journal) -> JournalStore:
 
 
 def open_in(folder: Path | None, **table: Any) -> Journal:
-    return Journal.open(GatewayConfig(journal=JournalTable(**table), data=folder))
+    return Journal.open(GatewayConfig(journal={**table}, data=folder))
 
 
 def test_a_row_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -102,7 +102,6 @@ def test_old_rows_go(tmp_path: Path) -> None:
     again.close()
 
 
-@pytest.mark.slow
 def test_the_file_does_not_grow_for_ever(tmp_path: Path) -> None:
     most = 400_000
     journal = open_in(tmp_path, size=most)
@@ -202,7 +201,6 @@ def test_a_restart_forgives_no_daily_limit(tmp_path: Path) -> None:
 # ── a real process ────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGTERM to catch there")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_no_row_is_lost_to_a_signal(tmp_path: Path, number: signal.Signals) -> None:

@@ -17,21 +17,21 @@ from hypothesis import strategies as st
 from penstock._gateway import keys as keys_module
 from penstock._gateway.access import Access
 from penstock._gateway.callers import Refusal
-from penstock._gateway.config import AccessTable, GatewayConfig, Key
 from penstock._gateway.key_editor import KeyEditor
-from penstock._gateway.keys import PREFIX, VARIABLE, KeyRing, create_key, hash_key
+from penstock._gateway.keys import PREFIX, VARIABLE, KeyRing, create_key
 from penstock._store import provider_keys
 from penstock._store.key_store import FileKeyStore
 from penstock.errors import InputError
+from penstock.gateway import GatewayConfig
 from tests.cli.command_runner import PROJECT, environment, inside
-from tests.gateway import process
-from tests.gateway.openresponses import until
 from tests.gateway.test_access import refusal, scope
+from tests.support import process
+from tests.support.gateway import hash_key
+from tests.support.openresponses import until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.slow
 
 ONE, TWO = f"{PREFIX}one-11111111", f"{PREFIX}two-22222222"
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="there are no such modes there")
@@ -72,19 +72,18 @@ def message(door: Access, **sent: str) -> str:
 def test_keys_of_the_file_open_and_close_a_running_gateway(tmp_path: Path) -> None:
     door, file, secret = access(tmp_path), key_file(tmp_path), create_key()
     assert door.admit(scope()).key == "anonymous"
-    file.add("laptop", Key(hash=hash_key(secret)))
+    file.add("laptop", {"hash": hash_key(secret)})
     assert secret not in file.path.read_text()
     assert door.admit(scope(x_api_key=secret)).key == "laptop"
     assert refusal(door, scope())[0] == 401
 
 
 @POSIX
-@pytest.mark.finding("SEC-9")
 def test_only_the_owner_can_read_the_files(tmp_path: Path) -> None:
     file = key_file(tmp_path / "new")
     before = os.umask(0)
     try:
-        file.add("laptop", Key(hash=hash_key(ONE)))
+        file.add("laptop", {"hash": hash_key(ONE)})
         file.revoke("laptop")
     finally:
         os.umask(before)
@@ -100,9 +99,9 @@ def test_only_the_owner_can_read_the_files(tmp_path: Path) -> None:
 
 def test_the_file_refuses_what_makes_no_sense(tmp_path: Path) -> None:
     file = KeyFile(tmp_path / "keys.json")
-    file.add("a", Key(hash=hash_key("x")))
+    file.add("a", {"hash": hash_key("x")})
     with pytest.raises(InputError, match="there is a key 'a' already"):
-        file.add("a", Key(hash=hash_key("y")))
+        file.add("a", {"hash": hash_key("y")})
     with pytest.raises(InputError, match="there is no key 'b'"):
         file.revoke("b")
     for broken in (b"{", b"\xff\xfe", b"[]", b'{"a": {"hash": 1}}'):
@@ -121,7 +120,7 @@ def test_a_link_to_the_file_stays_a_link(tmp_path: Path) -> None:
     real = tmp_path / "elsewhere" / "real.json"
     real.parent.mkdir()
     (tmp_path / "keys.json").symlink_to(real)
-    key_file(tmp_path).add("laptop", Key(hash=hash_key(ONE)))
+    key_file(tmp_path).add("laptop", {"hash": hash_key(ONE)})
     assert (tmp_path / "keys.json").is_symlink()
     assert "laptop" in json.loads(real.read_bytes())["keys"]
 
@@ -142,8 +141,6 @@ def _commands(folder: Path, *words: list[str]) -> list[str]:
     return [out.decode().strip() for out, _ in done]
 
 
-@pytest.mark.slow
-@pytest.mark.finding("SEC-9")
 @pytest.mark.parametrize("count", [8, 40])
 def test_parallel_adds_all_survive(tmp_path: Path, count: int) -> None:
     printed = _commands(tmp_path, *(["add", f"k{number}"] for number in range(count)))
@@ -152,24 +149,21 @@ def test_parallel_adds_all_survive(tmp_path: Path, count: int) -> None:
     assert {key.hash for key in kept.values()} == {hash_key(secret) for secret in printed}
 
 
-@pytest.mark.slow
-@pytest.mark.finding("SEC-9")
 def test_a_revoke_beside_adds_is_not_lost(tmp_path: Path) -> None:
     for number in range(6):
-        key_file(tmp_path).add(f"old{number}", Key(hash=hash_key(f"old{number}")))
+        key_file(tmp_path).add(f"old{number}", {"hash": hash_key(f"old{number}")})
     words = [["revoke", f"old{number}"] for number in range(6)] + [["add", f"new{number}"] for number in range(6)]
     _commands(tmp_path, *words)
     assert sorted(key_file(tmp_path).read().keys) == sorted(f"new{number}" for number in range(6))
 
 
-@pytest.mark.finding("SEC-9")
 def test_threads_that_add_and_revoke_lose_nothing(tmp_path: Path) -> None:
     """The same lock holds within a process: each opens the lock file for itself."""
 
     def work(name: str) -> None:
         file = key_file(tmp_path)
         for number in range(5):
-            file.add(f"{name}{number}", Key(hash=hash_key(f"{name}{number}")))
+            file.add(f"{name}{number}", {"hash": hash_key(f"{name}{number}")})
         file.revoke(f"{name}0")
 
     threads = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
@@ -180,7 +174,6 @@ def test_threads_that_add_and_revoke_lose_nothing(tmp_path: Path) -> None:
     assert sorted(key_file(tmp_path).read().keys) == [f"{name}{number}" for name in "abcd" for number in range(1, 5)]
 
 
-@pytest.mark.finding("SEC-9")
 def test_a_lock_that_is_held_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provider_keys, "LOCK_TIMEOUT", 0.05)
     with provider_keys.lock_file(tmp_path / "keys.json"):
@@ -191,17 +184,16 @@ def test_a_lock_that_is_held_is_one_clear_error(tmp_path: Path, monkeypatch: pyt
     assert inside("keys", "add", "a", PENSTOCK_DATA=str(tmp_path)).returncode == 0
 
 
-@pytest.mark.finding("SEC-9")
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = key_file(tmp_path)
-    file.add("a", Key(hash=hash_key(ONE)))
+    file.add("a", {"hash": hash_key(ONE)})
 
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        file.add("b", Key(hash=hash_key(TWO)))
+        file.add("b", {"hash": hash_key(TWO)})
     assert list(file.read().keys) == ["a"]
     assert not list(tmp_path.glob(".keys.json.*"))
 
@@ -209,10 +201,9 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pyt
 # ── fail closed ───────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.finding("SEC-5")
 def test_the_last_key_that_is_revoked_leaves_the_gateway_closed(tmp_path: Path) -> None:
     door, file = access(tmp_path), key_file(tmp_path)
-    file.add("only", Key(hash=hash_key(ONE)))
+    file.add("only", {"hash": hash_key(ONE)})
     assert door.admit(scope(x_api_key=ONE)).key == "only"
     file.revoke("only")
     for now in (door, access(tmp_path)):  # running, and after a restart
@@ -240,13 +231,12 @@ def _make_a_folder(path: Path) -> None:
     path.mkdir()
 
 
-@pytest.mark.finding("SEC-5")
 @pytest.mark.parametrize(
     ("harm", "starts"), [(_delete, True), (_empty, True), (_break, False), (_make_a_folder, False)]
 )
 def test_a_key_file_that_is_lost_or_damaged_refuses_everybody(tmp_path: Path, harm: Any, *, starts: bool) -> None:
     file = key_file(tmp_path)
-    file.add("only", Key(hash=hash_key(ONE)))
+    file.add("only", {"hash": hash_key(ONE)})
     door = access(tmp_path)
     harm(file.path)
     assert "penstock keys reset" in message(door)
@@ -258,12 +248,11 @@ def test_a_key_file_that_is_lost_or_damaged_refuses_everybody(tmp_path: Path, ha
             access(tmp_path)
 
 
-@pytest.mark.finding("SEC-5")
 def test_a_damaged_file_that_is_repaired_opens_to_its_keys_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = key_file(tmp_path)
-    file.add("only", Key(hash=hash_key(ONE)))
+    file.add("only", {"hash": hash_key(ONE)})
     whole, door = file.path.read_bytes(), access(tmp_path)
     file.path.write_bytes(b"{")
     assert "the key store cannot be read (its content is not valid)" in message(door, x_api_key=ONE)
@@ -272,7 +261,6 @@ def test_a_damaged_file_that_is_repaired_opens_to_its_keys_again(
     assert door.admit(scope(x_api_key=ONE)).key == "only"
 
 
-@pytest.mark.finding("SEC-5")
 def test_keys_written_by_an_older_version_leave_the_marker_when_they_are_seen(tmp_path: Path) -> None:
     file = key_file(tmp_path)
     file.path.write_text(f'{{"a": {{"hash": "{hash_key(ONE)}"}}}}')
@@ -281,13 +269,11 @@ def test_keys_written_by_an_older_version_leave_the_marker_when_they_are_seen(tm
     assert "stays closed" in message(access(tmp_path))
 
 
-@pytest.mark.finding("SEC-5")
 def test_keys_of_the_configuration_leave_the_marker_too(tmp_path: Path) -> None:
-    access(tmp_path, keys={"a": Key(hash=hash_key(ONE))})
+    access(tmp_path, keys={"a": {"hash": hash_key(ONE)}})
     assert "stays closed" in message(access(tmp_path))
 
 
-@pytest.mark.finding("SEC-5")
 def test_a_key_that_came_with_the_process_goes_with_it(tmp_path: Path) -> None:
     """An editor's own gateway must not lock its user out of another one on the same data folder."""
     door = access(tmp_path, {VARIABLE: ONE})
@@ -296,19 +282,17 @@ def test_a_key_that_came_with_the_process_goes_with_it(tmp_path: Path) -> None:
     assert access(tmp_path).admit(scope()).key == "anonymous"
 
 
-@pytest.mark.finding("SEC-5")
 def test_a_process_that_had_a_key_never_opens_while_it_runs(tmp_path: Path) -> None:
-    door = access(tmp_path, keys={"a": Key(hash=hash_key(ONE))}, access=AccessTable(keys_file="memory"))
-    door.reload(GatewayConfig(access=AccessTable(keys_file="memory", anonymous=True, keys="forward")))
+    door = access(tmp_path, keys={"a": {"hash": hash_key(ONE)}}, access={"keys_file": "memory"})
+    door.reload(GatewayConfig(access={"keys_file": "memory", "anonymous": True, "keys": "forward"}))
     assert "stays closed" in message(door)
     assert "stays closed" in message(door, x_api_key="sk-of-a-provider")
 
 
-@pytest.mark.finding("SEC-5")
 def test_a_reload_with_keys_that_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
-    door = access(tmp_path, keys={"a": Key(hash=hash_key(ONE))})
+    door = access(tmp_path, keys={"a": {"hash": hash_key(ONE)}})
     with pytest.raises(InputError, match="variable MISSING is not set"):
-        door.reload(GatewayConfig(data=tmp_path, keys={"b": Key(env="MISSING")}, access=AccessTable(anonymous=True)))
+        door.reload(GatewayConfig(data=tmp_path, keys={"b": {"env": "MISSING"}}, access={"anonymous": True}))
     assert door.admit(scope(x_api_key=ONE)).key == "a"
     assert message(door)
 
@@ -318,7 +302,6 @@ STEPS = st.lists(
 )
 
 
-@pytest.mark.finding("SEC-5")
 @settings(max_examples=60, deadline=None)
 @given(STEPS)
 def test_once_there_was_a_key_nobody_comes_in_without_one(
@@ -330,7 +313,7 @@ def test_once_there_was_a_key_nobody_comes_in_without_one(
         what, _, name = step.partition(" ")
         try:
             if what == "add":
-                file.add(name, Key(hash=hash_key(name)))
+                file.add(name, {"hash": hash_key(name)})
                 had = True
             elif what == "revoke":
                 file.revoke(name)
@@ -354,10 +337,9 @@ def keys(folder: Path, *words: str, said: bytes = b"") -> subprocess.CompletedPr
     return inside("keys", *words, given=said, PENSTOCK_DATA=str(folder))
 
 
-@pytest.mark.finding("SEC-5")
 def test_only_reset_brings_local_mode_back(tmp_path: Path) -> None:
     file = key_file(tmp_path)
-    file.add("only", Key(hash=hash_key(ONE)))
+    file.add("only", {"hash": hash_key(ONE)})
     running = access(tmp_path)
     refused = keys(tmp_path, "reset", said=b"no\n")
     assert refused.returncode == 2
@@ -369,7 +351,6 @@ def test_only_reset_brings_local_mode_back(tmp_path: Path) -> None:
     assert "stays closed" in message(running)  # it had a key
 
 
-@pytest.mark.finding("SEC-5")
 def test_reset_works_with_a_damaged_file_and_refuses_what_makes_no_sense(tmp_path: Path) -> None:
     key_file(tmp_path).path.write_bytes(b"{")
     assert b"all keys" in keys(tmp_path, "reset", "only").stderr
@@ -382,10 +363,9 @@ def test_reset_works_with_a_damaged_file_and_refuses_what_makes_no_sense(tmp_pat
 
 
 @POSIX
-@pytest.mark.finding("SEC-5")
 @pytest.mark.parametrize(("typed", "code"), [("yes", 0), ("y", 1), ("", 1)])
 def test_reset_asks_at_a_terminal(tmp_path: Path, typed: str, code: int) -> None:
-    key_file(tmp_path).add("only", Key(hash=hash_key(ONE)))
+    key_file(tmp_path).add("only", {"hash": hash_key(ONE)})
     parent, child = os.openpty()
     try:
         os.write(parent, f"{typed}\n".encode())
@@ -410,8 +390,6 @@ def test_an_empty_list_says_that_the_gateway_stays_closed(tmp_path: Path) -> Non
 # ── a real gateway ────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow
-@pytest.mark.finding("SEC-5")
 def test_a_running_gateway_stays_closed_also_after_a_restart(tmp_path: Path) -> None:
     data = tmp_path / "data"
     secret = keys(data, "add", "only").stdout.decode().strip()
@@ -435,11 +413,11 @@ def test_a_running_gateway_stays_closed_also_after_a_restart(tmp_path: Path) -> 
 
 def test_a_ring_tells_two_keys_of_one_name_apart(tmp_path: Path) -> None:
     file = key_file(tmp_path)
-    file.add("a", Key(hash=hash_key(ONE)))
+    file.add("a", {"hash": hash_key(ONE)})
     ring = KeyRing(GatewayConfig(data=tmp_path), {})
     held = ring.find(ONE)
     assert held is not None
     assert ring.holds(held.name, held.hash)
     file.revoke("a")
-    file.add("a", Key(hash=hash_key(TWO)))
+    file.add("a", {"hash": hash_key(TWO)})
     assert not ring.holds(held.name, held.hash)

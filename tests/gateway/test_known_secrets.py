@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock._gateway.config import GatewayConfig
 from penstock._gateway.known_secrets import MAX_FORMER, KnownSecrets
 from penstock._gateway.services import Services
+from penstock.gateway import GatewayConfig
 
 
 def test_former_secrets_follow_those_in_use() -> None:

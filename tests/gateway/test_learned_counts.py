@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import events as ev
-from penstock._engines.config import Config
 from penstock._gateway import token_estimates
-from penstock._gateway.app import App
-from penstock._gateway.config import FeaturesTable, GatewayConfig, JournalTable, Key, StateTable
-from penstock._gateway.keys import hash_key
 from penstock._store.tokens import TokenStore
+from penstock.gateway import App, Config, GatewayConfig
 from penstock.request import Message, Text
 from penstock.testing import Reply, scripted
 from penstock.tokens import HybridTokenEstimator
-from tests.gateway.client_requests import get, post
-from tests.gateway.gateway_thread import Running, gateway
+from tests.support.client_requests import get, post
+from tests.support.gateway import Running, gateway, hash_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +25,6 @@ if TYPE_CHECKING:
 
     from penstock.testing import ReceivedRequest, Upstream
 
-pytestmark = pytest.mark.slow  # a real gateway for each
 ASKED = "Write down the height of the water at the third gate, hour by hour, and say why it fell. " * 12
 ANSWER = "The water fell because the third gate was open from two until five."
 NEXT = "And at the fourth gate? Give the height for every hour of the night, and name the keeper who wrote it down."
@@ -133,8 +129,6 @@ def near(tokens: int) -> Any:
     return pytest.approx(tokens, rel=0.01)
 
 
-@pytest.mark.finding("TOK-2")
-@pytest.mark.row("T2")
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize(
     ("protocol", "upstream"),
@@ -155,7 +149,6 @@ def test_the_next_prompt_is_counted_from_the_last_one(protocol: str, upstream: s
         assert client.count(LONGER) == (near(sum(USED) + client.count_tail(NEXT)), "hybrid")
 
 
-@pytest.mark.row("T2", "T4")
 def test_what_is_known_outlives_the_gateway(tmp_path: Path) -> None:
     with gateway(replies(), data=tmp_path) as (running, _):
         Asking(running).say(TALK)
@@ -166,7 +159,6 @@ def test_what_is_known_outlives_the_gateway(tmp_path: Path) -> None:
         assert client.count(LONGER) == (near(sum(USED) + client.count_tail(NEXT)), "hybrid")
 
 
-@pytest.mark.row("T2")
 def test_of_an_edited_conversation_only_the_tail_is_estimated() -> None:
     edited = NEXT.replace("fourth", "fifth")
     with gateway(replies(answered(), answered("At two.", (4000, 9)))) as (running, _):
@@ -182,9 +174,8 @@ def test_of_an_edited_conversation_only_the_tail_is_estimated() -> None:
         assert client.count(changed) == (near(1500 + client.count_tail("Something else.", NEXT)), "hybrid")
 
 
-@pytest.mark.row("T2", "T5")
 def test_tenants_are_apart(tmp_path: Path) -> None:
-    keys = {"one": Key(hash=hash_key("pk-one-000000"), tenant="a"), "two": Key(hash=hash_key("pk-two-000000"))}
+    keys = {"one": {"hash": hash_key("pk-one-000000"), "tenant": "a"}, "two": {"hash": hash_key("pk-two-000000")}}
     with gateway(replies(), data=tmp_path, keys=keys) as (running, _):
         one, two = (Asking(running, key=key) for key in ("pk-one-000000", "pk-two-000000"))
         before = two.count(TALK)
@@ -209,8 +200,6 @@ def test_a_provider_that_counts_is_asked() -> None:
 # ── factors ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.finding("TOK-2")
-@pytest.mark.row("T5")
 def test_a_learned_factor_is_in_every_count(tmp_path: Path) -> None:
     """The reproduction of the finding: what the library has learned changes what the gateway counts and lists."""
     text = "The harbour master wrote down the height of the water every hour of the night."
@@ -242,7 +231,6 @@ def test_a_learned_factor_is_in_every_count(tmp_path: Path) -> None:
         assert learned[True][place] == pytest.approx(factor * learned[False][place], rel=0.08)
 
 
-@pytest.mark.row("T5")
 def test_turns_teach_the_factor_of_the_next_list(tmp_path: Path) -> None:
     with gateway(replies(), data=tmp_path) as (running, _):
         services = running.app.services
@@ -262,7 +250,6 @@ SEARCH: list[ev.AnyEvent] = [
 ]  # fmt: skip
 
 
-@pytest.mark.row("T2")
 @pytest.mark.parametrize("why", ["off", "no usage", "a fault", "provider-run tools"])
 def test_turns_that_teach_nothing(why: str) -> None:
     reply: Any = replies()
@@ -273,7 +260,7 @@ def test_turns_that_teach_nothing(why: str) -> None:
     elif why == "provider-run tools":
         reply = Reply.of("anthropic", [ev.Start(id="1"), *SEARCH, ev.Usage(*USED), ev.Finish("stop")])
     model = "anthropic/text" if why == "provider-run tools" else "openai-chat/text"
-    features = FeaturesTable(estimates=why != "off")
+    features = {"estimates": why != "off"}
     with gateway(reply, features=features) as (running, _):
         client = Asking(running, "vscode", model)
         services = running.app.services
@@ -285,8 +272,6 @@ def test_turns_that_teach_nothing(why: str) -> None:
         assert services.estimators.find("anonymous").factor("text", "openai-chat").turns == 0
 
 
-@pytest.mark.finding("TOK-3")
-@pytest.mark.row("T2")
 def test_of_several_steps_the_last_one_counts() -> None:
     """The provider is a gateway, whose usage of an agent's turn is the sum of its steps."""
     text = answered()
@@ -305,8 +290,8 @@ def test_of_several_steps_the_last_one_counts() -> None:
 @contextmanager
 def facing(reply: Any, facts: dict[str, Any], **more: Any) -> Iterator[tuple[Running, Upstream]]:
     """A gateway with one provider, `mine`, and one model, `tide`."""
-    features = more.pop("features", FeaturesTable())
-    memory: Any = {"journal": JournalTable(path="memory"), "state": StateTable(path="memory")}
+    features = more.pop("features", {})
+    memory: Any = {"journal": {"path": "memory"}, "state": {"path": "memory"}}
     with scripted(reply) as up:
         row = {"base_url": f"{up.url}/v1", "models": {"tide": facts}, "like": "openai-compatible"}
         account = {**row, "fields": {"has": ["chat"]}, **more}
@@ -315,11 +300,10 @@ def facing(reply: Any, facts: dict[str, Any], **more: Any) -> Iterator[tuple[Run
             yield running, up
 
 
-@pytest.mark.row("T2")
 def test_a_conversation_that_was_shortened_teaches_nothing() -> None:
     rounds: Talk = [(role, ASKED) for _ in range(6) for role in ("user", "assistant")]
     facts = {"context": 1500, "max_output": 100}
-    features = FeaturesTable(context_management=True)
+    features = {"context_management": True}
     with facing(Reply.of("openai-chat", answered()), facts, features=features) as (running, up):
         client = Asking(running, "vscode", "mine/tide")
         client.say([*rounds, *TALK])
@@ -332,7 +316,6 @@ def test_a_conversation_that_was_shortened_teaches_nothing() -> None:
 # ── a queue that is full, a store that is locked or broken ────────────────────────────────────────
 
 
-@pytest.mark.row("T2")
 def test_a_full_queue_drops_turns_and_counts_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_estimates, "MAX_TURNS", 2)
     gate, begun = threading.Event(), threading.Event()
@@ -369,7 +352,6 @@ def test_a_turn_that_is_too_large_is_not_learned(monkeypatch: pytest.MonkeyPatch
         assert running.app.services.estimates.dropped == 1
 
 
-@pytest.mark.row("T4")
 @pytest.mark.parametrize("lock", ["from the beginning", "later", "to the end"])
 def test_a_locked_store_costs_nothing_but_what_waits_for_too_long(
     tmp_path: Path, lock: str, caplog: pytest.LogCaptureFixture
@@ -396,7 +378,6 @@ def test_a_locked_store_costs_nothing_but_what_waits_for_too_long(
         assert turns == (0 if lock == "to the end" else 1)
 
 
-@pytest.mark.row("T4")
 def test_a_broken_store_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "tokens.sqlite").write_bytes(b"not a database at all, and long enough to be sure of that" * 99)
     with gateway(replies(), data=tmp_path) as (running, _):

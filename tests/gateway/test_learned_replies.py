@@ -10,16 +10,15 @@ import pytest
 
 from penstock import events as ev
 from penstock.testing import Reply
-from tests.gateway.client_requests import get, post
-from tests.gateway.gateway_thread import gateway
 from tests.gateway.test_learned_counts import ASKED, LONGER, NEXT, TALK, USED, Asking, answered, near, replies
+from tests.support.client_requests import get, post
+from tests.support.gateway import gateway
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.gateway.gateway_thread import Running
+    from tests.support.gateway import Running
 
-pytestmark = pytest.mark.slow  # a real gateway for each
 INPUT = {"place": "third gate", "hours": [2, 3, 4]}
 THOUGHT = "The keeper asks for three hours, so the gauge must be read three times."
 CALLING: list[ev.AnyEvent] = [
@@ -98,7 +97,6 @@ PAIRS += [("anthropic", "responses"), ("responses", "responses"), ("responses", 
 PAIRS += [("vscode", "responses"), ("vscode", "anthropic"), ("vscode", "gemini")]
 
 
-@pytest.mark.row("T2")
 @pytest.mark.parametrize(("protocol", "upstream"), PAIRS)
 def test_calls_are_recognised(protocol: str, upstream: str) -> None:
     """Without a new message behind it, the count is exactly what the provider said: prompt and answer."""
@@ -116,7 +114,6 @@ def test_calls_are_recognised(protocol: str, upstream: str) -> None:
         assert (method, 1560 < tokens < 1600) == ("hybrid", True)
 
 
-@pytest.mark.row("T2")
 @pytest.mark.parametrize("stream", [True, False])
 def test_thinking_that_is_not_sent_back_does_not_count(stream: bool) -> None:
     thinking: list[ev.AnyEvent] = [ev.ReasoningStart(0), ev.ReasoningDelta(0, THOUGHT), ev.ReasoningEnd(0)]
@@ -130,7 +127,6 @@ def test_thinking_that_is_not_sent_back_does_not_count(stream: bool) -> None:
         assert client.count([*TALK, ("assistant", "Three metres.")]) == (1520, "hybrid")
 
 
-@pytest.mark.row("T2", "T4")
 def test_the_form_of_a_message_does_not_matter() -> None:
     """A client marks its last message for the cache, and writes it as a list for that; next time it is a text."""
     system = [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]
@@ -144,7 +140,6 @@ def test_the_form_of_a_message_does_not_matter() -> None:
         assert counted(running, "/v1/messages/count_tokens", again) == (1500, "actual")
 
 
-@pytest.mark.row("T2")
 def test_a_history_that_the_gateway_stores() -> None:
     """The client sends only its new message; the prompt is the whole conversation."""
     with gateway(replies()) as (running, _):
@@ -156,7 +151,6 @@ def test_a_history_that_the_gateway_stores() -> None:
         assert counted(running, "/v1/responses/input_tokens", more) == (near(sum(USED) + tail), "hybrid")
 
 
-@pytest.mark.row("T2")
 def test_a_prompt_with_a_deep_input() -> None:
     """What a model once wrote may be deeper than a body, and the conversation is still counted."""
     deep: Any = {}
@@ -172,7 +166,6 @@ def test_a_prompt_with_a_deep_input() -> None:
         assert counted(running, "/vscode/count", body) == (1500, "actual")
 
 
-@pytest.mark.row("T2")
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_large_prompt_is_learned_too(stream: bool) -> None:
     """Its body is converted in a thread, and too large to be estimated for the journal."""
@@ -185,7 +178,6 @@ def test_a_large_prompt_is_learned_too(stream: bool) -> None:
         assert client.count([*talk, *LONGER[1:]])[1] == "hybrid"
 
 
-@pytest.mark.row("T2")
 def test_a_long_answer_is_recognised() -> None:
     """Many reads, also those that are read as runs of text."""
     text = 'The water fell by a hand every hour, and the keeper wrote it down. \N{ROWBOAT} ä "so"\n ' * 300
@@ -196,7 +188,6 @@ def test_a_long_answer_is_recognised() -> None:
             assert client.count([*TALK, ("assistant", text)]) == (6300, "hybrid")
 
 
-@pytest.mark.finding("REL-15")
 def test_no_statement_runs_on_the_event_loop(tmp_path: Path) -> None:
     threads: set[str] = set()
     with gateway(replies(), data=tmp_path) as (running, _):

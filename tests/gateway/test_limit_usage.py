@@ -11,27 +11,22 @@ import pytest
 
 from penstock import events as ev
 from penstock._gateway import limit_usage
-from penstock._gateway.config import Limit, StoresTable
-from penstock._gateway.config_tables import PricesTable
 from penstock._gateway.limit_usage import MAX_METRIC_LIMITS, LimitGauges, LimitScope
 from penstock._gateway.limits import USAGE_BATCH, CallerLimits, scope_rules
 from penstock._gateway.metrics import Metrics, MetricsSnapshot, render_snapshot
-from penstock._providers.registry import ConfiguredPrices
-from penstock._store.key_records import Organisation, Team
 from penstock._store.limit_store import Amounts, LimitRule
 from penstock._store.memory_limits import MemoryLimitStore
-from tests.gateway.budget_requests import auth, chat, key, reply_to
-from tests.gateway.gateway_thread import LIMIT, gateway
 from tests.gateway.test_metrics import figure
+from tests.support.budget_requests import auth, chat, key, reply_to
+from tests.support.gateway import LIMIT, gateway
 from tests.support.servers import RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from penstock.testing import ReceivedRequest
-    from tests.gateway.gateway_thread import Running
+    from tests.support.gateway import Running
 
-pytestmark = pytest.mark.row("Q3")
 USAGE = ev.Usage(input=1000, output=200)
 
 
@@ -69,17 +64,16 @@ def scopes(running: Running, query: str = "") -> dict[str, dict[str, Any]]:
     }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["memory", "redis"])
 def test_what_is_used_is_shown(kind: str, redis: RedisServer, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limit_usage, "POLL_INTERVAL", 0.0)
-    limits = Limit(requests=60, concurrent=5, day_cost=20.0, total_tokens=10**6)
+    limits = {"requests": 60, "concurrent": 5, "day_cost": 20.0, "total_tokens": 10**6}
     table: dict[str, Any] = {
         "keys": {**key("boss", role="admin"), **key("ann", team="lab", limits=limits), **key("bob", team="lab")},
-        "teams": {"lab": Team(limits=Limit(week_tokens=50_000)), "idle": Team()},
-        "organisation": Organisation(limits=Limit(month_cost=500.0)),
-        "prices": PricesTable(models={"openai-chat/*": ConfiguredPrices(input=1000.0, output=5000.0)}),
-        "stores": StoresTable(redis=redis.url if kind == "redis" else ""),
+        "teams": {"lab": {"limits": {"week_tokens": 50_000}}, "idle": {}},
+        "organisation": {"limits": {"month_cost": 500.0}},
+        "prices": {"models": {"openai-chat/*": {"input": 1000.0, "output": 5000.0}}},
+        "stores": {"redis": redis.url if kind == "redis" else ""},
     }
     with gateway(answer, data=tmp_path, **table) as (running, _):
 
@@ -136,13 +130,13 @@ class CountingStore(MemoryLimitStore):
 def test_metrics_of_many_keys_are_bounded_in_series_and_calls() -> None:
     def everybody() -> Iterator[LimitScope]:
         for number in range(MAX_METRIC_LIMITS):
-            rules = scope_rules(f"key:k{number:05}", Limit(day_requests=5, day_cost=1.0))
+            rules = scope_rules(f"key:k{number:05}", {"day_requests": 5, "day_cost": 1.0})
             yield LimitScope("key", f"k{number:05}", rules)
 
     async def scene() -> None:
         store = CountingStore()
         gauges = LimitGauges(CallerLimits(store), everybody, str)
-        rules = scope_rules("key:k00000", Limit(day_requests=5, day_cost=1.0))
+        rules = scope_rules("key:k00000", {"day_requests": 5, "day_cost": 1.0})
         await store.reserve("one", rules, Amounts(1, 0, 250_000), 60)
         assert gauges.used() == {}, "a scrape does not wait"
         await asyncio.wait([task for task in asyncio.all_tasks() if task.get_name() == "penstock-limit-gauges"])

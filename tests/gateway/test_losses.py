@@ -9,17 +9,16 @@ import httpx
 import pytest
 
 from penstock import events as ev
-from penstock._gateway.config import FeaturesTable
 from penstock.testing import Reply
-from tests.gateway.client_requests import ASKING, post, read, told
-from tests.gateway.gateway_thread import gateway
 from tests.gateway.test_faults import settled, until
+from tests.support.client_requests import ASKING, post, read, told
+from tests.support.gateway import gateway
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.testing import ReceivedRequest, Upstream
-    from tests.gateway.gateway_thread import Running
+    from tests.support.gateway import Running
 
 HEADER = "x-penstock-losses"
 WORDS = ["One, ", "two, ST", "OP three", " and so on"]
@@ -53,7 +52,6 @@ def asked(client: str, model: str, *, stream: bool, **more: Any) -> tuple[str, A
     return path, {**body, **more}
 
 
-@pytest.mark.row("M8", "G1")
 @BOTH
 @pytest.mark.parametrize("client", STOPPING)
 def test_a_stop_sequence_stops_an_upstream_that_knows_none(
@@ -71,8 +69,6 @@ def test_a_stop_sequence_stops_an_upstream_that_knows_none(
         assert b'"stop_reason":"stop_sequence","stop_sequence":"STOP"' in answer.content
 
 
-@pytest.mark.slow
-@pytest.mark.row("M8", "G1")
 def test_the_upstream_is_let_go_at_the_stop() -> None:
     """Nobody pays for what is not read."""
     endless = Reply.of("responses", SCRIPT)
@@ -89,7 +85,6 @@ def test_the_upstream_is_let_go_at_the_stop() -> None:
     assert (row.status, row.finish, row.exact, row.output) == ("finish", "stop", False, 3)
 
 
-@pytest.mark.row("M8")
 @BOTH
 def test_an_upstream_that_knows_stop_sequences_is_told_them(both: tuple[Running, Upstream], stream: bool) -> None:
     running, up = both
@@ -104,7 +99,6 @@ def test_an_upstream_that_knows_stop_sequences_is_told_them(both: tuple[Running,
 # ── what is refused ───────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.row("M8", "G1")
 @BOTH
 @pytest.mark.parametrize("upstream", ["responses", "anthropic", "bedrock", "cohere", "ollama"])
 def test_several_choices_are_refused_where_there_is_one(
@@ -123,7 +117,6 @@ def test_several_choices_are_refused_where_there_is_one(
     assert post(running.url + path, json=body).status_code == 200, "one is what everybody gives"
 
 
-@pytest.mark.row("M8")
 def test_a_list_of_prompts_is_refused_where_they_would_become_one(both: tuple[Running, Upstream]) -> None:
     running, _ = both
     body = {"model": "openai-chat/m", "prompt": ["one", "two"]}
@@ -132,8 +125,6 @@ def test_a_list_of_prompts_is_refused_where_they_would_become_one(both: tuple[Ru
     assert "prompt: openai-chat takes one prompt at a time" in answer.text
 
 
-@pytest.mark.slow
-@pytest.mark.row("M8", "P5")
 def test_the_next_provider_may_know_what_the_first_does_not() -> None:
     from msgspec.structs import replace
 
@@ -149,7 +140,6 @@ def test_the_next_provider_may_know_what_the_first_does_not() -> None:
 # ── what is said ──────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.row("M8", "G1")
 @BOTH
 @pytest.mark.parametrize(
     ("client", "more", "names"),
@@ -183,7 +173,6 @@ def test_what_says_nothing_is_no_loss(both: tuple[Running, Upstream]) -> None:
     assert HEADER not in post(running.url + path, json=body).headers
 
 
-@pytest.mark.row("M8", "G1")
 @BOTH
 @pytest.mark.parametrize("upstream", ["anthropic", "bedrock"])
 def test_json_of_any_shape_is_asked_for_in_words(both: tuple[Running, Upstream], upstream: str, stream: bool) -> None:
@@ -199,19 +188,16 @@ def test_json_of_any_shape_is_asked_for_in_words(both: tuple[Running, Upstream],
     assert sent.index("Be brief.") < sent.index("one valid JSON object")
 
 
-@pytest.mark.slow
 def test_the_header_is_of_who_answers_and_comes_with_the_first_sign_of_life() -> None:
-    from penstock._gateway.config import Serve
 
     slow = Reply.of("anthropic", SCRIPT).delayed(0.3)
-    with gateway(slow, serve=Serve(pace=0.0, ping=0.05)) as (running, _):
+    with gateway(slow, serve={"pace": 0.0, "ping": 0.05}) as (running, _):
         path, body = asked("openai-chat", "anthropic/m", stream=True, logprobs=True)
         answer = post(running.url + path, json=body)
     assert answer.content.startswith(b":")
     assert "logprobs" in answer.headers[HEADER]
 
 
-@pytest.mark.finding("FID-17")
 @BOTH
 def test_strict_refuses_what_changes_the_result(both: tuple[Running, Upstream], stream: bool) -> None:
     running, up = both
@@ -227,18 +213,13 @@ def test_strict_refuses_what_changes_the_result(both: tuple[Running, Upstream], 
     assert (answer.status_code, "expected true or false" in answer.text) == (400, True)
 
 
-@pytest.mark.slow
-@pytest.mark.finding("FID-17")
 def test_strict_by_configuration_can_be_switched_off_for_a_request() -> None:
-    with gateway(spoken, features=FeaturesTable(strict=True)) as (running, _):
+    with gateway(spoken, features={"strict": True}) as (running, _):
         path, body = asked("openai-chat", "anthropic/m", stream=False, logprobs=True)
         assert post(running.url + path, json=body).status_code == 400
         assert post(running.url + path, json=body, headers={"x-penstock-strict": "false"}).status_code == 200
 
 
-@pytest.mark.slow
-@pytest.mark.finding("FID-8")
-@pytest.mark.row("M8:header")
 @BOTH
 def test_a_setting_that_was_changed_is_in_the_header(both: tuple[Running, Upstream], stream: bool) -> None:
     running, up = both

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
-
 from penstock._gateway import metrics
 from penstock._gateway.metrics import MAX_KEYS, Metrics
 from penstock._store.journal import JournalEntry
-from tests.gateway.client_requests import ask, get
-from tests.gateway.gateway_thread import gateway
+from tests.support.client_requests import ask, get
+from tests.support.gateway import gateway
 
 LINE = re.compile(r'([a-z_]+)(?:\{((?:[a-z]+="(?:[^"\\\n]|\\.)*",?)*)\})? (\S+)')
 LABEL = re.compile(r'([a-z]+)="((?:[^"\\\n]|\\.)*)"')
@@ -88,8 +86,6 @@ def test_names_cannot_break_the_page() -> None:
     assert figure(page, "penstock_turns_total") == 1
 
 
-@pytest.mark.slow
-@pytest.mark.finding("SEC-13")
 def test_invented_names_cannot_fill_the_memory() -> None:
     made = Metrics()
     for number in range(1_500):
@@ -100,8 +96,6 @@ def test_invented_names_cannot_fill_the_memory() -> None:
     assert figure(page, "penstock_turns_total", model="other", provider="openai", protocol="anthropic") > 0
 
 
-@pytest.mark.slow
-@pytest.mark.finding("SEC-13")
 def test_invented_names_do_not_push_out_real_ones() -> None:
     """Whatever one client did before, configured models, listed models and other providers keep their series."""
     made = Metrics()
@@ -119,7 +113,6 @@ def test_invented_names_do_not_push_out_real_ones() -> None:
             assert figure(page, metric, model=model) > 0, (metric, model)
 
 
-@pytest.mark.finding("SEC-13")
 def test_a_name_that_never_answered_has_no_label() -> None:
     made = Metrics()
     made.count_turn(row(model="broken", status="fault", finish="", fault="server"))
@@ -128,7 +121,6 @@ def test_a_name_that_never_answered_has_no_label() -> None:
     assert figure(made.render(), "penstock_turns_total", model="broken") == 1
 
 
-@pytest.mark.finding("SEC-11")
 def test_a_label_holds_no_key() -> None:
     made = Metrics(lambda: ["planted value"])
     made.count_turn(row(model="sk-planted0123456789"))
@@ -138,8 +130,6 @@ def test_a_label_holds_no_key() -> None:
     assert figure(page, "penstock_turns_total", model="[secret]") == 2
 
 
-@pytest.mark.slow  # hundreds of requests
-@pytest.mark.finding("SEC-13")
 def test_one_client_cannot_use_up_the_series() -> None:
     """Through a gateway: the upstream answers to any name."""
     with gateway() as (running, _):
@@ -161,8 +151,6 @@ def test_figures_of_others_are_asked_for_when_the_page_is() -> None:
     assert figure(made.render(), "penstock_decisions_total", what="retry") == 2
 
 
-@pytest.mark.row("Q7")
-@pytest.mark.finding("DEF-15")
 def test_turns_tokens_and_costs_are_counted_by_key_and_team_within_bounds() -> None:
     metrics = Metrics()
     shared: dict[str, Any] = {"time": 1.0, "input": 2, "output": 3, "cost": 0.5}

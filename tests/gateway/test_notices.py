@@ -11,23 +11,19 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
-from penstock._engines.config import Account
-from penstock._gateway.config import FeaturesTable, Serve
-from penstock._replay import play
-from penstock.testing import Reply
-from tests.gateway.client_requests import ASKING, ask, post, read, told
-from tests.gateway.gateway_thread import gateway
-from tests.gateway.test_client_disconnects import knock
+from penstock.testing import Reply, play
+from tests.core.test_vscode_schema import faults
 from tests.gateway.test_faults import settled, until
-from tests.test_vscode_schema import faults
+from tests.support.client_requests import ASKING, ask, post, read, told
+from tests.support.gateway import gateway
+from tests.wire.gateway.test_client_disconnects import knock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.testing import Upstream
-    from tests.gateway.gateway_thread import Running
+    from tests.support.gateway import Running
 
-pytestmark = pytest.mark.slow  # a real gateway for each
 ANSWER = Reply.of("openai-chat", play("text", id="one", model="m", created=7))
 LIMITED = Reply.rate_limit("openai-chat", retry_after=12)
 OVERLOADED = Reply.error("openai-chat", 529, "too many")
@@ -51,7 +47,7 @@ class Patience:
 
 @pytest.fixture
 def both() -> Iterator[tuple[Running, Upstream]]:
-    with gateway(ANSWER, serve=Serve(pace=0.0, ping=0.05)) as found:
+    with gateway(ANSWER, serve={"pace": 0.0, "ping": 0.05}) as found:
         yield found
 
 
@@ -62,7 +58,6 @@ def lines(url: str, *, model: str = "openai-chat/text") -> Iterator[dict[str, An
         yield from (json.loads(line) for line in answer.iter_lines() if line)
 
 
-@pytest.mark.row("G2")
 def test_a_rate_limit_is_waited_out_and_told_while_it_lasts(both: tuple[Running, Upstream]) -> None:
     running, up = both
     up.script(LIMITED, OVERLOADED, ANSWER)
@@ -83,7 +78,6 @@ def test_a_rate_limit_is_waited_out_and_told_while_it_lasts(both: tuple[Running,
     assert running.rows()[0].status == "finish"
 
 
-@pytest.mark.row("G2")
 def test_what_fails_after_a_wait_is_an_error_line(both: tuple[Running, Upstream]) -> None:
     running, up = both
     up.script(*[LIMITED] * 3)
@@ -94,7 +88,6 @@ def test_what_fails_after_a_wait_is_an_error_line(both: tuple[Running, Upstream]
     assert (row.status, row.fault) == ("refused", "rate-limit")
 
 
-@pytest.mark.row("G2", "I7")
 def test_a_client_that_leaves_during_a_wait_ends_it_at_once(both: tuple[Running, Upstream]) -> None:
     running, up = both
     up.script(LIMITED)
@@ -146,16 +139,20 @@ def long_talk(rounds: int = 12, size: int = 8000) -> list[dict[str, Any]]:
     return made
 
 
-@pytest.mark.row("G2", "M6")
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 def test_a_conversation_that_was_made_shorter_is_told(stream: bool) -> None:
     answer = Reply.of("openai-chat", play("text", id="one", model="m", created=7), stream=stream)
     tool = {"name": "read_gauge", "description": "", "inputSchema": {"type": "object"}}
     body = {"version": 1, "model": "tiny/gpt-4", "stream": stream, "messages": long_talk(), "tools": [tool]}
-    with gateway(answer, features=FeaturesTable(context_management=True)) as (running, up):
+    with gateway(answer, features={"context_management": True}) as (running, up):
         upstream = running.app.services.upstream
         config = upstream.router.config
-        account = Account(like="openai", base_url=f"{up.url}/openai-chat", key="sk-up-000000", fields={"has": ["chat"]})
+        account = {
+            "like": "openai",
+            "base_url": f"{up.url}/openai-chat",
+            "key": "sk-up-000000",
+            "fields": {"has": ["chat"]},
+        }
         upstream.router = upstream.router.renewed(replace(config, providers={**config.providers, "tiny": account}))
         answered = post(f"{running.url}/vscode/chat", json=body)
         sent = json.dumps(up.requests[0].json)

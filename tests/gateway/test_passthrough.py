@@ -24,9 +24,9 @@ from penstock._grammar import Guard
 from penstock._providers.registry import providers
 from penstock._text_runs import expand_runs
 from penstock.request import Request
-from tests.gateway import stream_frames
-from tests.gateway.relayed_streams import client_gets
-from tests.gateway.stream_frames import (
+from tests.support import stream_frames
+from tests.support.relayed_streams import client_gets
+from tests.support.stream_frames import (
     CHAT_OPENING,
     GARBAGE,
     PROTOCOLS,
@@ -38,12 +38,9 @@ from tests.gateway.stream_frames import (
     streams,
     unended,
 )
-from tests.support.example_counts import examples
-
-pytestmark = pytest.mark.slow
 
 ENDS = (ev.Finish, ev.Fault)
-SETTINGS = hypothesis.settings(deadline=None, max_examples=examples(60))
+SETTINGS = hypothesis.settings(deadline=None, max_examples=60)
 
 
 class Reads:
@@ -136,8 +133,6 @@ def check(protocol: str, body: bytes, reads: list[bytes]) -> None:
         assert isinstance(again[-1], ev.Fault)
 
 
-@pytest.mark.finding("REL-2")
-@pytest.mark.finding("REL-5")
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @hypothesis.given(data=st.data())
 @SETTINGS
@@ -146,7 +141,6 @@ def test_what_is_noted_is_what_a_full_decode_says(protocol: str, data: Any) -> N
     check(protocol, body, reads)
 
 
-@pytest.mark.finding("REL-2")
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @hypothesis.given(data=st.data())
 @SETTINGS
@@ -173,7 +167,6 @@ X = {
 }  # fmt: skip
 
 
-@pytest.mark.finding("REL-2")
 @pytest.mark.parametrize("between", X)
 def test_a_frame_between_two_texts_of_one_read_is_seen(between: str) -> None:
     one_read = 3 * said(" a") + X[between] + 3 * said(" b")
@@ -190,7 +183,6 @@ def test_a_frame_between_two_texts_of_one_read_is_seen(between: str) -> None:
         assert (passed.reply.usage is not None) == (between == "usage")
 
 
-@pytest.mark.finding("REL-5")
 @pytest.mark.parametrize("garbage", range(len(GARBAGE)))
 @pytest.mark.parametrize("size", [1, 7, 100_000])
 def test_garbage_is_withheld_and_counted(garbage: int, size: int) -> None:
@@ -205,7 +197,6 @@ def test_garbage_is_withheld_and_counted(garbage: int, size: int) -> None:
 KEY = "company-internal-credential-0123456789"
 
 
-@pytest.mark.finding("SEC-11")
 @pytest.mark.parametrize("size", [1, 50, 100_000])
 @pytest.mark.parametrize("key", [KEY, "sk-ant-api03-abcdefghijklmnop"], ids=["by value", "by form"])
 def test_a_credential_is_removed_from_an_error_and_nowhere_else(key: str, size: int) -> None:
@@ -223,7 +214,6 @@ def test_a_credential_is_removed_from_an_error_and_nowhere_else(key: str, size: 
     assert isinstance(passed.reply.end, ev.Fault)
 
 
-@pytest.mark.finding("SEC-11")
 def test_a_credential_is_found_behind_escapes() -> None:
     escaped = "".join(f"\\u{ord(letter):04x}" for letter in KEY)
     error = f'data: {{"error":{{"message":"bad key {escaped}"}}}}\n\n'.encode()
@@ -232,7 +222,6 @@ def test_a_credential_is_found_behind_escapes() -> None:
     assert KEY.encode() not in passed.sent
 
 
-@pytest.mark.finding("SEC-11")
 def test_an_error_without_a_credential_passes_as_it_is() -> None:
     error = b'data:  {"error" : {"message": "overloaded \\u00e9", "code": 503}}\r\n\r\n'
     passed = Passed("openai-chat", [CHAT_OPENING, error], (KEY,))

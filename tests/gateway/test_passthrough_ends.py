@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from penstock import events as ev
 from penstock._engines.reply import PREAMBLE
 from penstock.errors import ProviderError
-from tests.gateway.stream_frames import CHAT_OPENING, GARBAGE, ODD, PROTOCOLS, TOO_DEEP, chat, said, split, stop
 from tests.gateway.test_passthrough import SETTINGS, Passed
+from tests.support.stream_frames import CHAT_OPENING, GARBAGE, ODD, PROTOCOLS, TOO_DEEP, chat, said, split, stop
 
 
 def test_a_frame_that_nests_too_deeply_ends_in_an_error_and_is_not_passed_on() -> None:
@@ -27,7 +27,6 @@ def test_a_frame_that_nests_too_deeply_ends_in_an_error_and_is_not_passed_on() -
     assert passed.way.withheld == 1
 
 
-@pytest.mark.finding("REL-5")
 @pytest.mark.parametrize("place", [1, 2, 3, 4, 5])
 def test_garbage_among_the_reads_before_the_first_content_is_withheld(place: int) -> None:
     empty = chat({"delta": {"role": "assistant", "content": ""}})
@@ -39,8 +38,6 @@ def test_garbage_among_the_reads_before_the_first_content_is_withheld(place: int
     assert passed.reply.end == ev.Finish("stop", "stop")
 
 
-@pytest.mark.slow
-@pytest.mark.finding("REL-5")
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @hypothesis.given(data=st.data())
 @SETTINGS
@@ -63,7 +60,6 @@ def test_reads_that_were_held_back_pass_like_the_others(protocol: str, data: Any
 LAST = {"openai-chat": b"data: [DONE]", "anthropic": b'event: message_stop\ndata: {"type":"message_stop"}'}
 
 
-@pytest.mark.finding("REL-5")
 @pytest.mark.parametrize("protocol", LAST)
 def test_half_a_frame_behind_the_finish_reason_is_withheld(protocol: str) -> None:
     ends = {"openai-chat": chat({"finish_reason": "stop"}), "anthropic": stop("end_turn")}
@@ -84,7 +80,6 @@ OVER = {
 }
 
 
-@pytest.mark.finding("REL-5")
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n"], ids=["LF", "CRLF"])
 @pytest.mark.parametrize("late", [ERROR, ERROR.strip()], ids=["whole", "without its blank line"])
 @pytest.mark.parametrize("protocol", OVER)

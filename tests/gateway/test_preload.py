@@ -7,13 +7,12 @@ import subprocess
 import sys
 
 import msgspec
-import pytest
 
-from penstock._engines.config import Account, Config
 from penstock._gateway.lifecycle import modules_to_preload
 from penstock._gateway.routes import client_protocols
+from penstock.gateway import Config
 from penstock.testing import scripted
-from tests.gateway.gateway_thread import answer, config
+from tests.support.gateway import answer, config
 
 # Runs in a process of its own: here everything is imported already.
 PROGRAM = """
@@ -70,7 +69,6 @@ asyncio.run(main(Config.read(json.loads(sys.argv[1]))))
 """
 
 
-@pytest.mark.slow
 def test_no_request_imports_a_module() -> None:
     with scripted(answer) as upstream:
         engine = msgspec.json.encode(config(upstream.url).engine).decode()
@@ -84,6 +82,6 @@ def test_only_what_is_configured_is_imported() -> None:
     nothing = set(modules_to_preload(Config(), {}, client_protocols()))
     assert "penstock._protocols.anthropic.request_read" in nothing, "every client protocol is served"
     assert not {"aiohttp", "penstock._protocols.bedrock", "penstock._protocols.cohere"} & nothing
-    some = set(modules_to_preload(Config(providers={"cohere": Account(key="made-up")}), {}, client_protocols()))
+    some = set(modules_to_preload(Config(providers={"cohere": {"key": "made-up"}}), {}, client_protocols()))
     assert {"aiohttp", "penstock._protocols.cohere.request_write"} <= some
     assert "penstock._protocols.bedrock" not in some

@@ -7,24 +7,20 @@ from typing import Any
 import pytest
 
 from penstock import events as ev
-from penstock._gateway.config import Limit
-from penstock._gateway.config_tables import PricesTable
 from penstock._gateway.limits import DAY
-from penstock._providers.registry import ConfiguredPrices
 from penstock._store.limit_store import LimitRule
 from penstock.testing import ReceivedRequest, Reply
-from tests.gateway.budget_requests import ask, chat, key, turn_events
-from tests.gateway.gateway_thread import gateway, spoken_protocol
-from tests.gateway.openresponses import FAST
 from tests.gateway.test_budgets import used
+from tests.support.budget_requests import ask, chat, key, turn_events
+from tests.support.gateway import gateway, spoken_protocol
+from tests.support.openresponses import FAST
 
-pytestmark = [pytest.mark.slow, pytest.mark.row("Q2:prices")]
 CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
 GEMINI = "/v1beta/models/gemini%2Ftext:generateContent"
 USAGE = ev.Usage(input=1000, output=100)
 COST = 2000  # micro-dollars of USAGE
-MODELS = {"*": ConfiguredPrices(input=1, output=10)}
-PRICES = PricesTable(models=MODELS)
+MODELS = {"*": {"input": 1, "output": 10}}
+PRICES = {"models": MODELS}
 COST_RULE = LimitRule("key:a", "cost", DAY, 10**12)
 MESSAGE = {"role": "user", "content": "Hi."}
 
@@ -73,7 +69,7 @@ def test_a_tier_of_service_is_reserved_settled_and_journaled_at_its_price(case: 
         reserved.append(running.call(running.app.services.limits.store.usage([COST_RULE]))[0])
         return reply(seen)
 
-    with gateway(script, keys=key("a", limits=Limit(day_cost=10**6)), prices=PRICES, serve=FAST) as (running, _):
+    with gateway(script, keys=key("a", limits={"day_cost": 10**6}), prices=PRICES, serve=FAST) as (running, _):
         assert ask(running.url, "a", body, path).status_code == 200
         assert reserved[0] >= 100 * 10 * factor
         assert used(running, COST_RULE) == round(COST * factor)
@@ -82,7 +78,7 @@ def test_a_tier_of_service_is_reserved_settled_and_journaled_at_its_price(case: 
 
 def test_a_tier_that_the_provider_does_not_get_costs_nothing() -> None:
     body = chat(model="anthropic/text", max_tokens=100, service_tier="priority")
-    with gateway(reply, keys=key("a", limits=Limit(day_cost=1)), prices=PRICES, serve=FAST) as (running, up):
+    with gateway(reply, keys=key("a", limits={"day_cost": 1}), prices=PRICES, serve=FAST) as (running, up):
         assert ask(running.url, "a", body).status_code == 200
         assert "service_tier" not in up.requests[0].json
         assert used(running, COST_RULE) == COST
@@ -90,7 +86,7 @@ def test_a_tier_that_the_provider_does_not_get_costs_nothing() -> None:
 
 @pytest.mark.parametrize("value", ["performance", "ultra-priority", 5, {"priority": True}])
 def test_a_tier_without_a_known_price_is_refused_where_cost_is_limited(value: Any) -> None:
-    keys, body = key("a", limits=Limit(day_cost=1)) | key("b"), messages(speed=value)
+    keys, body = key("a", limits={"day_cost": 1}) | key("b"), messages(speed=value)
     with gateway(reply, keys=keys, prices=PRICES, serve=FAST) as (running, up):
         refused = ask(running.url, "a", body, MESSAGES)
         assert (refused.status_code, len(up.requests)) == (403, 0)
@@ -100,15 +96,15 @@ def test_a_tier_without_a_known_price_is_refused_where_cost_is_limited(value: An
 
 @pytest.mark.parametrize("unknown", ["flat", "free"])
 def test_the_policy_for_unknown_prices_counts_for_tiers_too(unknown: Any) -> None:
-    prices = PricesTable(models=MODELS, unknown=unknown)
-    with gateway(reply, keys=key("a", limits=Limit(day_cost=1)), prices=prices, serve=FAST) as (running, _):
+    prices = {"models": MODELS, "unknown": unknown}
+    with gateway(reply, keys=key("a", limits={"day_cost": 1}), prices=prices, serve=FAST) as (running, _):
         assert ask(running.url, "a", messages(speed="performance"), MESSAGES).status_code == 200
         assert used(running, COST_RULE) == COST
 
 
 def test_a_model_that_costs_nothing_takes_any_tier() -> None:
-    prices = PricesTable(models={"*": ConfiguredPrices(input=0, output=0)})
-    with gateway(reply, keys=key("a", limits=Limit(day_cost=1)), prices=prices, serve=FAST) as (running, _):
+    prices = {"models": {"*": {"input": 0, "output": 0}}}
+    with gateway(reply, keys=key("a", limits={"day_cost": 1}), prices=prices, serve=FAST) as (running, _):
         assert ask(running.url, "a", chat(max_tokens=100, service_tier="performance")).status_code == 200
 
 
@@ -117,7 +113,7 @@ def test_a_model_that_costs_nothing_takes_any_tier() -> None:
 )
 def test_factors_of_the_configuration(tier: dict[str, Any], factor: int) -> None:
     """`auto` is what a request without a tier gets: the project of the provider key decides."""
-    prices = PricesTable(models=MODELS, factors={"priority": 2, "auto": 3, "gold": 4})
-    with gateway(reply, keys=key("a", limits=Limit(day_cost=1)), prices=prices, serve=FAST) as (running, _):
+    prices = {"models": MODELS, "factors": {"priority": 2, "auto": 3, "gold": 4}}
+    with gateway(reply, keys=key("a", limits={"day_cost": 1}), prices=prices, serve=FAST) as (running, _):
         assert ask(running.url, "a", chat(max_tokens=100, **tier)).status_code == 200
         assert used(running, COST_RULE) == COST * factor

@@ -7,26 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock._gateway.app import App
-from penstock._gateway.config import FeaturesTable, GatewayConfig, JournalTable, load_config
+from penstock.gateway import App, GatewayConfig, load_config
 from penstock.providers import max_input_tokens, model, output_limit, providers
 from penstock.testing import Reply
 from tests.cli.command_runner import inside
-from tests.gateway.client_requests import get, post
-from tests.gateway.gateway_thread import Running, gateway
 from tests.gateway.test_learned_counts import TALKING, answered, facing
+from tests.support.client_requests import get, post
+from tests.support.gateway import Running, gateway
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.slow  # a real gateway for each
 HEADER = "x-penstock-warning"
 LINE = "The water stood at four metres and twelve centimetres at the third gate. "  # about 15 tokens
 FACTS = {"context": 3000, "max_output": 1000}  # a prompt may have 2,000 tokens
 
 
-@pytest.mark.finding("TOK-1")
-@pytest.mark.row("T6")
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("protocol", TALKING)
 @pytest.mark.parametrize(
@@ -54,7 +50,6 @@ def test_a_warning_and_no_refusal(protocol: str, stream: bool, lines: int, facts
             assert "estimated, " in told
 
 
-@pytest.mark.row("T6")
 @pytest.mark.parametrize("lines", [60, 400], ids=str)
 def test_a_stored_conversation_counts(lines: int) -> None:
     with facing(Reply.of("openai-chat", answered(used=(lines * 15, 60))), FACTS) as (running, _):
@@ -65,7 +60,6 @@ def test_a_stored_conversation_counts(lines: int) -> None:
         assert reply.headers.get(HEADER, "").partition(";")[0] == ("over-limit" if lines == 400 else "")
 
 
-@pytest.mark.row("T6", "M7")
 @pytest.mark.parametrize(("asked", "limit"), [(None, 2000), (99, 2901), (1000, 2000), (5000, 2000), (1, 2999)], ids=str)
 def test_there_is_room_for_the_output_that_is_asked_for(asked: int | None, limit: int) -> None:
     with facing(Reply.of("openai-chat", answered()), FACTS) as (running, _):
@@ -77,7 +71,6 @@ def test_there_is_room_for_the_output_that_is_asked_for(asked: int | None, limit
         assert post(f"{running.url}/vscode/count", json=counted).json()["limit"] == limit
 
 
-@pytest.mark.row("M7:agrees", "T3")
 def test_replayed_models_have_one_limit_and_one_count() -> None:
     schema = {"type": "object", "properties": {"gate": {"type": "string"}}}
     with facing(Reply.of("openai-chat", answered()), FACTS) as (running, _):
@@ -100,7 +93,6 @@ def test_replayed_models_have_one_limit_and_one_count() -> None:
     assert len(counts) == 1
 
 
-@pytest.mark.row("T6")
 def test_a_refusal_of_the_provider_has_the_warning_too() -> None:
     with facing(Reply.error("openai-chat", 400, "too long", code="context_length_exceeded"), FACTS) as (running, _):
         path, _, body = TALKING["anthropic"]("mine/tide", [("user", LINE * 400)], True)
@@ -109,7 +101,6 @@ def test_a_refusal_of_the_provider_has_the_warning_too() -> None:
         assert reply.headers[HEADER].startswith("over-limit; ")
 
 
-@pytest.mark.row("T6")
 def test_what_is_known_of_a_prompt_warns_better() -> None:
     """The provider counts three times what is estimated: from the second turn on that is known."""
     talk = [("user", LINE * 60)]
@@ -121,7 +112,6 @@ def test_what_is_known_of_a_prompt_warns_better() -> None:
         assert "1,900 of 2,000 tokens (95%; actual)" in post(running.url + path, json=body).headers[HEADER]
 
 
-@pytest.mark.row("T6", "M7")
 @pytest.mark.parametrize(
     ("facts", "policy", "limit", "code"),
     [
@@ -151,8 +141,6 @@ def test_an_editors_count_names_limit_and_warning(
 OWN = {"tide": FACTS, "longest": {"context": 3000, "max_input": 900}, "prompt-only": {"max_input": 700}, "unknown": {}}
 
 
-@pytest.mark.finding("TOK-6")
-@pytest.mark.row("M7:policy-library", "M7:policy-gateway", "M7:policy-extension", "M7:agrees", "M7:unknown-left-out")
 @pytest.mark.parametrize("policy", ["reserve-output", "context-window", 0.8])
 def test_library_command_line_and_gateway_agree(policy: Any, tmp_path: Path) -> None:
     """The same numbers in the library, on the command line, and in the gateway's lists, however the policy is set."""
@@ -168,8 +156,8 @@ def test_library_command_line_and_gateway_agree(policy: Any, tmp_path: Path) -> 
     rows = {(row["provider"], row["id"]): row.get("max_input_tokens", 0) for row in printed}
     assert {key: rows[key] for key in library} == library
 
-    for features, query in ((FeaturesTable(max_input=policy), ""), (FeaturesTable(), f"?max_input={policy}")):
-        given = GatewayConfig(engine=engine, features=features, journal=JournalTable(path="off"))
+    for features, query in (({"max_input": policy}, ""), ({}, f"?max_input={policy}")):
+        given = GatewayConfig(engine=engine, features=features, journal={"path": "off"})
         with Running(App(given, env={})) as running:
             listed = get(f"{running.url}/vscode/models{query}").json()["models"]
             shown = {key: get(f"{running.url}/v1beta/models/{'/'.join(key)}").json() for key in NAMES if not query}
@@ -205,7 +193,6 @@ def configuration(policy: Any) -> str:
 TOOL = {"name": "read_gauge", "description": "Reads a gauge.", "input_schema": {"type": "object", "properties": {}}}
 
 
-@pytest.mark.finding("TOK-8")
 @pytest.mark.parametrize("tools", [[], [TOOL]])
 @pytest.mark.parametrize("script", ["text", "agent", "reasoning"])
 def test_count_and_usage_of_a_packaged_answer_agree(script: str, tools: list[Any]) -> None:

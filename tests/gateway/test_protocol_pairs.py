@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
-from tests.gateway.client_requests import ASKING, CALLING, ask, get, post, read, told
-from tests.gateway.gateway_thread import PROVIDERS, gateway
+from tests.support.client_requests import ASKING, CALLING, ask, get, post, read, told
+from tests.support.gateway import PROVIDERS, gateway
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.testing import Upstream
-    from tests.gateway.gateway_thread import Running
+    from tests.support.gateway import Running
 
 CALL = ("read_gauge", {"station": "upper gate", "unit": "m"})
 TEXT = "Let me look at the gauge first."
@@ -37,7 +37,6 @@ def base(both: tuple[Running, Upstream]) -> str:
     return both[0].url
 
 
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("provider", TALKING)
 @pytest.mark.parametrize("client", CALLING)
@@ -48,7 +47,6 @@ def test_any_client_to_any_provider(base: str, client: str, provider: str, strea
     assert (text, calls, end) == (TEXT, [CALL], "calls")
 
 
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_text_completions_to_any_provider(base: str, provider: str) -> None:
     reply = ask(base, "completions", f"{provider}/text")
@@ -57,7 +55,6 @@ def test_text_completions_to_any_provider(base: str, provider: str) -> None:
     assert end == "stop"
 
 
-@pytest.mark.slow
 def test_streams_say_what_they_are(base: str) -> None:
     kinds = {"vscode": "application/x-ndjson", "ollama": "application/x-ndjson"}
     for client in ASKING:
@@ -101,7 +98,6 @@ def test_mistrals_client_gets_whole_calls(base: str) -> None:
     assert [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in calls] == [CALL]
 
 
-@pytest.mark.row("G1")
 @pytest.mark.parametrize(
     ("headers", "fields"),
     [
@@ -133,8 +129,6 @@ def _valid(value: Any, name: str) -> None:
     _schema(name).validate(value)
 
 
-@pytest.mark.slow
-@pytest.mark.row("G1")
 def test_an_editor_gets_models_counts_and_lines(base: str) -> None:
     models = get(f"{base}/vscode/models").json()
     _valid(models, "models")
@@ -148,7 +142,6 @@ def test_an_editor_gets_models_counts_and_lines(base: str) -> None:
         _valid(json.loads(line), "line")
 
 
-@pytest.mark.row("G1")
 def test_counts_are_the_providers_own_where_it_has_them(base: str) -> None:
     said = {"messages": [{"role": "user", "content": "one two three"}]}
     own = post(f"{base}/v1/messages/count_tokens?beta=true", json={"model": "anthropic/text", **said})
@@ -172,7 +165,6 @@ def test_a_count_is_asked_for_with_the_betas_and_fields_of_its_client(both: tupl
     assert seen.json["context_management"] == edits["context_management"]
 
 
-@pytest.mark.row("G1")
 def test_embeddings_as_numbers_and_packed(both: tuple[Running, Upstream]) -> None:
     running, up = both
     body = {"model": "openai-chat/embedder", "input": ["a", "b"], "dimensions": 3}
@@ -188,14 +180,12 @@ def test_embeddings_as_numbers_and_packed(both: tuple[Running, Upstream]) -> Non
     assert wrong.json()["error"]["param"] == "input"
 
 
-@pytest.mark.row("G1")
 def test_documents_are_ranked(base: str) -> None:
     body = {"model": "openai-chat/r", "query": "q", "documents": ["a", {"text": "b"}], "return_documents": True}
     rows = post(f"{base}/v1/rerank", json=body).json()["results"]
     assert [(row["index"], row["document"]["text"]) for row in rows] == [(1, "b"), (0, "a")]
 
 
-@pytest.mark.row("G1")
 def test_filling_in_the_middle_is_answered_like_a_chat(both: tuple[Running, Upstream]) -> None:
     running, up = both
     body = {"model": "openai-chat/text", "prompt": "def f(", "suffix": ")"}
@@ -235,7 +225,6 @@ def test_a_page_that_names_no_model_gets_the_first_there_is(both: tuple[Running,
     assert get(f"{running.url}/v1/models/nobody-knows-it").status_code == 404
 
 
-@pytest.mark.slow
 def test_addresses_are_met_as_clients_write_them(base: str) -> None:
     body = {"model": "quick", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 9}
     for path in ("/chat/completions", "/v1/chat/completions/", "/v1/v1/messages", "/messages"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import hypothesis
-import pytest
 from hypothesis import strategies as st
 
 from penstock import events as ev
@@ -88,7 +87,6 @@ def test_thoughts_are_whole_and_in_order(said: list[tuple[int, str]]) -> None:
     assert len(found) <= len(said)
 
 
-@pytest.mark.slow
 def test_a_long_answer_takes_no_room() -> None:
     kept = relay.ReasoningCapture()
     for _ in range(100_000):

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from tests.gateway.client_requests import read, told
-from tests.gateway.gateway_thread import gateway
 from tests.support import corpus
+from tests.support.client_requests import read, told
+from tests.support.gateway import gateway
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.corpus
 WHERE = corpus.root().parent / "recorded-requests"
 KEPT = frozenset({"user-agent", "anthropic-version", "anthropic-beta", "originator", "x-goog-api-client"})
 
@@ -62,7 +61,6 @@ def well(protocol: str, reply: httpx.Response, body: Any) -> bool:
     return stream == bool(body.get("stream", stream)) and told(events)[2] == "stop"
 
 
-@pytest.mark.row("G1")
 @pytest.mark.skipif(not WHERE.is_dir(), reason="corpus absent: no recorded requests")
 @pytest.mark.parametrize("provider", ["openai-chat", "anthropic", "responses"])
 @pytest.mark.parametrize("folder", clients(), ids=lambda path: str(path.name))

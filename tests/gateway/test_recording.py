@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock._gateway.config_tables import RecordTable
 from penstock._gateway.recordings import PlaybackApp, Recorder, paced_chunks
 from penstock._redaction import MARK
-from penstock._store.recordings import SUFFIX, Recording, RecordingHeader, is_recording, read_recording, write_recording
+from penstock._store.recordings import SUFFIX, is_recording
 from penstock._stream_redaction import redact_chunks
 from penstock.errors import InputError
-from tests.gateway.loopback_server import serving
+from penstock.testing import Recording, RecordingHeader, read_recording, write_recording
+from tests.support.loopback_server import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,7 +95,7 @@ def test_what_holds_no_secret_is_not_touched() -> None:
 
 
 def test_secrets_leave_no_trace_in_the_file(tmp_path: Path) -> None:
-    recorder = Recorder(RecordTable(path=str(tmp_path)), lambda: [PLANTED])
+    recorder = Recorder({"path": str(tmp_path)}, lambda: [PLANTED])
     headers = {"Authorization": f"Bearer {TOKEN}", "x-api-key": "plain-words", "x-note": f"so {PLANTED}"}
     header = RecordingHeader(url=f"/v1?key={TOKEN}", model=f"m-{PLANTED}", request_headers=headers)
     request = f'{{"metadata":"{TOKEN}","x":"{PLANTED} forwarded-secret"}}'.encode()
@@ -125,11 +125,11 @@ def record(recorder: Recorder, *chunks: bytes) -> None:
 
 
 def test_nothing_is_recorded_unless_said() -> None:
-    assert Recorder(RecordTable()).begin(RecordingHeader()) is None
+    assert Recorder({}).begin(RecordingHeader()) is None
 
 
 def test_a_tape_is_bounded_and_says_so(tmp_path: Path) -> None:
-    recorder = Recorder(RecordTable(path=str(tmp_path), size=10))
+    recorder = Recorder({"path": str(tmp_path), "size": 10})
     record(recorder, b"12345", b"12345", b"1")
     recorder.close()
     [file] = tmp_path.glob(f"*{SUFFIX}")
@@ -139,7 +139,7 @@ def test_a_tape_is_bounded_and_says_so(tmp_path: Path) -> None:
 
 def test_the_folder_is_bounded_and_no_name_leads_out_of_it(tmp_path: Path) -> None:
     inside = tmp_path / "inside"
-    recorder = Recorder(RecordTable(path=str(inside), total=2000))
+    recorder = Recorder({"path": str(inside), "total": 2000})
     for number in range(10):
         record(recorder, b"%03d" % number + b"x" * 500)
     recorder.close()
@@ -154,7 +154,7 @@ def test_what_is_too_old_is_forgotten(tmp_path: Path) -> None:
     stranger.write_text("mine")
     for path in (old, stranger):
         os.utime(path, (time.time() - 3 * 86_400,) * 2)
-    recorder = Recorder(RecordTable(path=str(tmp_path), days=2.0))
+    recorder = Recorder({"path": str(tmp_path), "days": 2.0})
     record(recorder, b"new")
     recorder.close()
     assert not old.exists()
@@ -163,7 +163,7 @@ def test_what_is_too_old_is_forgotten(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_fails_stops_no_stream(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    recorder = Recorder(RecordTable(path=str(tmp_path / "x")))
+    recorder = Recorder({"path": str(tmp_path / "x")})
     (tmp_path / "x").rmdir()
     record(recorder, b"a")
     recorder.close()
@@ -174,7 +174,6 @@ def test_a_disk_that_fails_stops_no_stream(tmp_path: Path, caplog: pytest.LogCap
 # ── playing ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow
 def test_chunks_come_at_their_times() -> None:
     times: list[float] = []
 
@@ -223,8 +222,6 @@ def test_each_is_answered_as_it_was(asked: httpx.Client) -> None:
     assert asked.get("/v1/models").json()["data"][-1]["id"] == "m"
 
 
-@pytest.mark.slow
-@pytest.mark.row("G6")
 def test_what_goes_through_the_gateway_is_recorded_and_replayed(tmp_path: Path) -> None:
     seen: dict[str, bytes] = {}
     with serving("--full-speed", "--record", str(tmp_path)) as base:

@@ -14,9 +14,9 @@ from penstock._gateway.config import read_config
 from penstock._gateway.config_tables import FetchTable
 from penstock._gateway.config_trust import is_harmless
 from penstock.testing import Reply
-from tests.gateway.client_requests import post
-from tests.gateway.gateway_thread import gateway
+from tests.support.client_requests import post
 from tests.support.file_server import ATTACKS, PNG, Files, file_servers
+from tests.support.gateway import gateway
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from penstock.testing import ReceivedRequest
 
 PNG64 = b64encode(PNG).decode()
-pytestmark = pytest.mark.slow
 DONE: list[ev.AnyEvent] = [ev.Start("one", "m", 7), ev.TextStart(0), ev.TextDelta(0, "Seen."), ev.TextEnd(0),
                            ev.Finish("stop")]  # fmt: skip
 
@@ -51,8 +50,6 @@ def ask_about(base: str, model: str, url: str) -> Any:
 # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.row("S8:off-by-default")
-@pytest.mark.finding("FID-18")
 def test_off_by_default_nothing_is_fetched(files: Files) -> None:
     with gateway(spoken) as (running, up):
         running.app.services.upstream.fetch_limits = files.limits()
@@ -62,8 +59,6 @@ def test_off_by_default_nothing_is_fetched(files: Files) -> None:
     assert "off.png" not in files.asked
 
 
-@pytest.mark.row("S8:gateway-requests")
-@pytest.mark.finding("FID-18")
 @pytest.mark.parametrize("provider", ["ollama", "bedrock"])
 def test_a_provider_that_wants_data_gets_the_picture(files: Files, provider: str) -> None:
     def converse(seen: ReceivedRequest) -> Reply:
@@ -71,7 +66,7 @@ def test_a_provider_that_wants_data_gets_the_picture(files: Files, provider: str
                 "usage": {"inputTokens": 1, "outputTokens": 1, "totalTokens": 2}}  # fmt: skip
         return Reply.body(body) if provider == "bedrock" else spoken(seen)
 
-    with gateway(converse, fetch=FetchTable(requests="needed")) as (running, up):
+    with gateway(converse, fetch={"requests": "needed"}) as (running, up):
         running.app.services.upstream.fetch_limits = files.limits()
         answer = ask_about(running.url, f"{provider}/m", files.url("a.png"))
         assert answer.status_code == 200, answer.text
@@ -79,21 +74,17 @@ def test_a_provider_that_wants_data_gets_the_picture(files: Files, provider: str
         assert PNG64 in json.dumps(up.requests[0].json)
 
 
-@pytest.mark.row("S8:gateway-requests")
-@pytest.mark.finding("FID-18")
 @pytest.mark.parametrize(("when", "data"), [("needed", False), ("all", True)])
 def test_a_provider_that_takes_addresses_gets_data_only_if_all_do(files: Files, when: Any, data: bool) -> None:
-    with gateway(spoken, fetch=FetchTable(requests=when)) as (running, up):
+    with gateway(spoken, fetch={"requests": when}) as (running, up):
         running.app.services.upstream.fetch_limits = files.limits()
         ask_about(running.url, "anthropic/m", files.url("a.png"))
         assert (PNG64 in json.dumps(up.requests[0].json)) is data
 
 
-@pytest.mark.row("S8:guard-gateway")
-@pytest.mark.finding("FID-18")
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_an_attack_in_a_request_is_told_of_and_reaches_nobody(files: Files, attack: str) -> None:
-    with gateway(spoken, fetch=FetchTable(requests="needed")) as (running, up):
+    with gateway(spoken, fetch={"requests": "needed"}) as (running, up):
         running.app.services.upstream.fetch_limits = files.limits(seconds=0.5)
         answer = ask_about(running.url, "ollama/m", files.url(attack))
         assert answer.status_code == 200
@@ -102,11 +93,9 @@ def test_an_attack_in_a_request_is_told_of_and_reaches_nobody(files: Files, atta
     assert files.hits == []
 
 
-@pytest.mark.row("S8:guard-gateway")
-@pytest.mark.finding("FID-18")
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "169.254.169.254"])
 def test_the_guard_of_a_configured_gateway_refuses_this_machine(files: Files, host: str) -> None:
-    with gateway(spoken, fetch=FetchTable(requests="needed")) as (running, _):
+    with gateway(spoken, fetch={"requests": "needed"}) as (running, _):
         answer = ask_about(running.url, "ollama/m", f"http://{host}/a.png")
         assert "file" in answer.headers["x-penstock-losses"]
     assert files.hits == []
@@ -120,7 +109,7 @@ def test_files_are_fetched_once_for_all_tries(files: Files) -> None:
         tries.append(seen.path)
         return Reply.body({"error": "busy"}, status=503) if len(tries) == 1 else spoken(seen)
 
-    with gateway(busy, fetch=FetchTable(requests="needed")) as (running, _):
+    with gateway(busy, fetch={"requests": "needed"}) as (running, _):
         services = running.app.services
         services.upstream.fetch_limits = files.limits()
         services.upstream.router.config.aliases["both"] = ["ollama/m", "ollama/n"]
@@ -161,12 +150,10 @@ def drawing(url: str) -> Any:
     return reply
 
 
-@pytest.mark.row("S8:gateway-streams", "S8:extension")
-@pytest.mark.finding("ADP-3")
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("on", [True, False], ids=["on", "off"])
 def test_a_file_of_an_answer_is_data_for_the_extension(files: Files, stream: bool, on: bool) -> None:
-    with gateway(drawing(files.url("a.png")), fetch=FetchTable(streams=on)) as (running, _):
+    with gateway(drawing(files.url("a.png")), fetch={"streams": on}) as (running, _):
         running.app.services.upstream.fetch_limits = files.limits()
         text = json.dumps(answer_of(running.url, stream=stream))
     assert (PNG64 in text) is on
@@ -174,11 +161,9 @@ def test_a_file_of_an_answer_is_data_for_the_extension(files: Files, stream: boo
     assert " done." in text
 
 
-@pytest.mark.row("S8:guard-gateway")
-@pytest.mark.finding("ADP-3")
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_an_attack_in_an_answer_stays_a_link(files: Files, attack: str) -> None:
-    with gateway(drawing(files.url(attack)), fetch=FetchTable(streams=True)) as (running, _):
+    with gateway(drawing(files.url(attack)), fetch={"streams": True}) as (running, _):
         running.app.services.upstream.fetch_limits = files.limits(seconds=0.5)
         rows = answer_of(running.url, stream=True)
     assert any(f"[{attack}](http" in row.get("value", "") for row in rows)
@@ -189,7 +174,7 @@ def test_an_attack_in_an_answer_stays_a_link(files: Files, attack: str) -> None:
 
 def test_other_clients_keep_the_address(files: Files) -> None:
     files.asked.clear()
-    with gateway(drawing(files.url("a.png")), fetch=FetchTable(streams=True)) as (running, _):
+    with gateway(drawing(files.url("a.png")), fetch={"streams": True}) as (running, _):
         running.app.services.upstream.fetch_limits = files.limits()
         body = {"model": "gemini/m", "messages": [{"role": "user", "content": "Draw"}]}
         post(f"{running.url}/v1/chat/completions", json=body)
@@ -199,12 +184,11 @@ def test_other_clients_keep_the_address(files: Files) -> None:
 # ── the setting ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.row("S8:off-by-default")
 def test_the_setting_is_read_and_needs_trust(tmp_path: Path) -> None:
     made = read_config(
         '[fetch]\nrequests = "needed"\nstreams = true\nsize = 5000\nseconds = 2', tmp_path / "penstock.toml"
     )
-    assert made.fetch == FetchTable(requests="needed", streams=True, size=5000, seconds=2.0)
+    assert made.fetch == {"requests": "needed", "streams": True, "size": 5000, "seconds": 2.0}
     assert not any(is_harmless(("fetch", name)) for name in FetchTable.__struct_fields__)
 
 
@@ -214,7 +198,7 @@ def test_a_reload_changes_the_setting(files: Files) -> None:
         services.upstream.fetch_limits = files.limits()
 
         async def reload() -> None:
-            services.reload(replace(services.config, fetch=FetchTable(streams=True)))
+            services.reload(replace(services.config, fetch={"streams": True}))
 
         running.call(reload())
         assert PNG64 in json.dumps(answer_of(running.url, stream=True))

@@ -16,8 +16,8 @@ from penstock._store.sqlite import IN_MEMORY
 from penstock._store.sqlite_writer import SqliteWriter
 from penstock.stores import Bounds
 from penstock.testing import Reply
-from tests.gateway.gateway_thread import gateway
-from tests.gateway.openresponses import asking, events, lawful, resource
+from tests.support.gateway import gateway
+from tests.support.openresponses import asking, events, lawful, resource
 
 THOUGHT: list[ev.AnyEvent] = [
     ev.Start(id="one"), ev.ReasoningStart(index=0), ev.ReasoningDelta(index=0, text="Look at the gauge."),
@@ -27,8 +27,6 @@ THOUGHT: list[ev.AnyEvent] = [
 ]  # fmt: skip
 
 
-@pytest.mark.slow
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("stream", [False, True])
 def test_reasoning_that_must_come_back_does(stream: bool) -> None:
     """A signature has no place in Responses: it waits at the gateway for the request that goes on."""
@@ -100,7 +98,6 @@ def stored(number: int, text: str = "x") -> StoredTurn:
     return StoredTurn([{"role": "user", "content": f"{number}"}], {"id": f"resp_{number}", "output": [item]})
 
 
-@pytest.mark.row("G1")
 def test_the_table_is_bounded_in_number_and_age() -> None:
     """A response is three rows: its head, its turn, and where its item is."""
     now = [1000.0]

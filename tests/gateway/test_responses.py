@@ -11,14 +11,14 @@ import pytest
 
 from penstock import events as ev
 from penstock.testing import Reply
-from tests.gateway.gateway_thread import answer, gateway
-from tests.gateway.openresponses import asking, check_life_of_call, events, fits, lawful, resource
+from tests.support.gateway import answer, gateway
+from tests.support.openresponses import asking, check_life_of_call, events, fits, lawful, resource
 
 if TYPE_CHECKING:
     import httpx
 
     from penstock.testing import Upstream
-    from tests.gateway.gateway_thread import Running
+    from tests.support.gateway import Running
 
 BEHIND = ("openai-chat", "anthropic", "responses", "gemini")
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -74,7 +74,6 @@ def streamed(http: httpx.Client, **body: Any) -> list[dict[str, Any]]:
 # ── the suite's own rows ──────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("provider", ["openai-chat", "responses", "replay"])
 @pytest.mark.parametrize("row", ROWS)
 def test_a_row_of_the_suite_holds(http: httpx.Client, provider: str, row: str) -> None:
@@ -88,7 +87,6 @@ def test_a_row_of_the_suite_holds(http: httpx.Client, provider: str, row: str) -
         assert response["completed_at"] is None or response["completed_at"] >= response["created_at"]
 
 
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("provider", [*BEHIND, "replay"])
 def test_tool_calling(http: httpx.Client, provider: str) -> None:
     body = {"model": f"{provider}/tools", "input": "How high is the water?", "tools": [TOOL]}
@@ -101,7 +99,6 @@ def test_tool_calling(http: httpx.Client, provider: str) -> None:
     check_life_of_call(stream)
 
 
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("provider", BEHIND)
 def test_compaction(http: httpx.Client, made: tuple[Running, Upstream], provider: str) -> None:
     """A conversation is made short by the model itself, and what comes of it can be gone on from."""
@@ -128,7 +125,6 @@ def test_compaction(http: httpx.Client, made: tuple[Running, Upstream], provider
     assert "A penstock is the pipe that feeds" in str(made[1].requests[-1].json)
 
 
-@pytest.mark.row("G1")
 def test_compaction_needs_a_model(http: httpx.Client) -> None:
     reply = http.post("/responses/compact", json={"input": "Hello."})
     assert (reply.status_code, reply.json()["error"]["param"]) == (400, "model")
@@ -145,7 +141,6 @@ def test_a_damaged_or_foreign_compaction_is_left_to_its_maker(http: httpx.Client
 # ── what the suite leaves out ─────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("provider", BEHIND)
 def test_reasoning_is_a_summary(http: httpx.Client, provider: str) -> None:
     """The one spelling that readers of both dialects share."""
@@ -157,7 +152,6 @@ def test_reasoning_is_a_summary(http: httpx.Client, provider: str) -> None:
     assert thought.endswith("= 540. Good.")
 
 
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("provider", BEHIND)
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_tool_result_goes_back(
@@ -179,7 +173,6 @@ def test_a_tool_result_goes_back(
     assert "How high is the water?" in str(made[1].requests[-1].json)
 
 
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("provider", ["openai-chat", "anthropic"])
 def test_a_response_that_is_cut_short_is_incomplete(http: httpx.Client, provider: str) -> None:
     for response in (
@@ -190,8 +183,6 @@ def test_a_response_that_is_cut_short_is_incomplete(http: httpx.Client, provider
         assert response["incomplete_details"] == {"reason": "max_output_tokens"}
 
 
-@pytest.mark.slow
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("provider", ["openai-chat", "anthropic", "responses"])
 def test_a_stream_that_breaks_fails_in_so_many_words(provider: str) -> None:
     """An error, then a response that has failed, numbered on from what was sent, with what there was of the answer."""
@@ -210,8 +201,6 @@ def test_a_stream_that_breaks_fails_in_so_many_words(provider: str) -> None:
         assert response["error"]["code"] == "server_error"
 
 
-@pytest.mark.slow
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_refusal_before_the_first_word_has_a_status(stream: bool) -> None:
     with (
@@ -223,7 +212,6 @@ def test_a_refusal_before_the_first_word_has_a_status(stream: bool) -> None:
     assert reply.json()["error"]["code"] == "rate_limit_exceeded"
 
 
-@pytest.mark.slow
 def test_a_call_that_was_cut_is_not_there_to_be_run() -> None:
     """Neither in a body nor, as something that is done, in a stream."""
     said: list[ev.AnyEvent] = [
@@ -242,7 +230,6 @@ def test_a_call_that_was_cut_is_not_there_to_be_run() -> None:
     assert not [event for event in stream if event["type"] == "response.output_item.done"]
 
 
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("field", ["conversation"])
 def test_what_is_not_served_says_so(http: httpx.Client, field: str) -> None:
     reply = http.post("/responses", json={"model": "openai-chat/text", "input": "Hi.", field: "conv_1"})
@@ -252,7 +239,6 @@ def test_what_is_not_served_says_so(http: httpx.Client, field: str) -> None:
     assert "previous_response_id" in message
 
 
-@pytest.mark.slow
 def test_tools_that_only_some_know_are_taken(http: httpx.Client) -> None:
     tools = [
         TOOL, {"type": "web_search"}, {"type": "namespace", "name": "ns", "tools": [TOOL]},
@@ -263,8 +249,6 @@ def test_tools_that_only_some_know_are_taken(http: httpx.Client) -> None:
         assert lawful(streamed(http, model=f"{provider}/text", **body))["status"] == "completed"
 
 
-@pytest.mark.row("G1")
-@pytest.mark.slow  # imports the SDK
 @pytest.mark.parametrize("provider", ["openai-chat", "anthropic"])
 def test_how_many_tokens_an_input_is(http: httpx.Client, provider: str) -> None:
     """By the provider's own count where it has one, with all that stands before the input."""

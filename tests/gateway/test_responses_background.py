@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock._gateway.config import StateTable
 from penstock._store.key_value import StoredTurn
 from penstock.testing import Reply
-from tests.gateway.gateway_thread import answer, gateway
-from tests.gateway.openresponses import FAST, ask, asking, events, named, resource, until
+from tests.support.gateway import answer, gateway
+from tests.support.openresponses import FAST, ask, asking, events, named, resource, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,16 +18,12 @@ if TYPE_CHECKING:
     import httpx
 
 
-pytestmark = pytest.mark.slow  # a real gateway for each
-
-
 @pytest.fixture(scope="module")
 def http() -> Iterator[httpx.Client]:
     with gateway(named, serve=FAST) as (running, _), asking(running.url) as client:
         yield client
 
 
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("provider", ["anthropic", "responses"])
 def test_a_response_is_made_while_nobody_waits(http: httpx.Client, provider: str) -> None:
     first = ask(http, "Hi.", f"{provider}/text", background=True)
@@ -47,8 +42,6 @@ def _when_over(http: httpx.Client, id: str) -> Any:
     return response if response["status"] not in {"queued", "in_progress"} else None
 
 
-@pytest.mark.slow
-@pytest.mark.row("G1")
 def test_a_stream_in_the_background_can_be_left_and_met_again() -> None:
     def slow(seen: Any) -> Reply:
         return answer(seen).slow(0.02)
@@ -64,7 +57,6 @@ def test_a_stream_in_the_background_can_be_left_and_met_again() -> None:
         assert rest[-1]["response"] == http.get(f"/responses/{id}").json()
 
 
-@pytest.mark.row("G1")
 def test_a_response_in_the_background_is_called_off() -> None:
     def stalled(seen: Any) -> Reply:
         return answer(seen).stall(after=900)
@@ -87,7 +79,6 @@ def test_a_response_in_the_background_is_called_off() -> None:
         assert len(running.app.services.background) == 0
 
 
-@pytest.mark.row("G1")
 def test_one_that_fails_says_so_when_it_is_asked_for() -> None:
     with gateway(Reply.error("openai-chat", 400, "no such thing")) as (running, _), asking(running.url) as http:
         first = ask(http, "Hi.", background=True)
@@ -106,14 +97,13 @@ def test_what_a_response_in_the_background_needs(http: httpx.Client) -> None:
     assert (refused.status_code, "background" in refused.json()["error"]["message"]) == (400, True)
 
 
-@pytest.mark.finding("REL-6")
 def test_one_that_a_stop_broke_off_is_failed(tmp_path: Path) -> None:
     """Nothing is left hanging: the next gateway knows that it will never be done."""
 
     def stalled(seen: Any) -> Reply:
         return answer(seen).stall(after=900)
 
-    state = StateTable(path=str(tmp_path / "state.sqlite"))
+    state = {"path": str(tmp_path / "state.sqlite")}
     with gateway(stalled, state=state) as (running, up), asking(running.url) as http:
         first = ask(http, "Hi.", background=True)
         until(lambda: up.requests)

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock._gateway.config import Serve
-from tests.gateway.gateway_thread import gateway
-from tests.gateway.openresponses import asking, events, lawful, named, resource
 from tests.support import corpus
+from tests.support.gateway import gateway
+from tests.support.openresponses import asking, events, lawful, named, resource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
     import httpx
 
-pytestmark = pytest.mark.corpus
 WHERE = corpus.root().parent / "recorded-requests"
 
 
@@ -28,7 +26,7 @@ def recorded() -> list[Path]:
 
 @pytest.fixture(scope="module")
 def http() -> Iterator[httpx.Client]:
-    with gateway(named, serve=Serve(pace=0.0)) as (running, _), asking(running.url) as client:
+    with gateway(named, serve={"pace": 0.0}) as (running, _), asking(running.url) as client:
         yield client
 
 
@@ -43,7 +41,6 @@ def accepted(http: httpx.Client, record: dict[str, Any], provider: str, previous
     return lawful(events(reply.text)) if body.get("stream") else resource(reply.json())
 
 
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("provider", ["openai-chat", "anthropic", "responses"])
 def test_every_recorded_request_is_taken(http: httpx.Client, provider: str) -> None:
     """One goes on from the response before it, whose id is another here."""

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 import openai
 import pytest
 
-from penstock._gateway.config import Key, StateTable
-from penstock._gateway.keys import hash_key
-from tests.gateway.gateway_thread import gateway
-from tests.gateway.openresponses import ask, asking, events, lawful, named, resource
+from tests.support.gateway import gateway, hash_key
+from tests.support.openresponses import ask, asking, events, lawful, named, resource
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,16 +16,14 @@ if TYPE_CHECKING:
     import httpx
 
     from penstock.testing import Upstream
-    from tests.gateway.gateway_thread import Running
+    from tests.support.gateway import Running
 
-pytestmark = pytest.mark.slow  # a real gateway for each
 BEHIND = ("openai-chat", "anthropic", "responses", "gemini")
 
 
 # ── going on ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("provider", BEHIND)
 def test_a_chain_is_sent_whole(http: httpx.Client, made: tuple[Running, Upstream], provider: str) -> None:
     """Whoever is asked gets all that was said, and the response says what it goes on from."""
@@ -52,7 +48,6 @@ def test_instructions_are_not_carried_on(http: httpx.Client, made: tuple[Running
     assert "Be long." not in str(made[1].requests[-1].json)
 
 
-@pytest.mark.row("G1")
 def test_what_is_not_stored_cannot_be_gone_on_from(http: httpx.Client) -> None:
     first = ask(http, store=False)
     assert first["store"] is False
@@ -63,7 +58,6 @@ def test_what_is_not_stored_cannot_be_gone_on_from(http: httpx.Client) -> None:
         assert http.get(f"/responses/{id}").status_code == 404
 
 
-@pytest.mark.row("G1")
 def test_a_provider_is_asked_for_what_it_stored_before_there_was_a_gateway() -> None:
     """Where it speaks the protocol, and nobody else's responses are there to be found."""
     body = {"model": "responses/text", "input": "?", "previous_response_id": "resp_theirs"}
@@ -74,7 +68,7 @@ def test_a_provider_is_asked_for_what_it_stored_before_there_was_a_gateway() -> 
         ask(http, "And?", "responses/text", previous_response_id=first["id"])
         assert up.requests[-1].json["previous_response_id"] == first["id"]  # of which only a part is known here
         assert http.post("/responses", json={**body, "model": "anthropic/text"}).status_code == 400
-    with gateway(keys={"ann": Key(hash=hash_key("secret-of-ann"))}) as (running, up), asking(running.url) as http:
+    with gateway(keys={"ann": {"hash": hash_key("secret-of-ann")}}) as (running, up), asking(running.url) as http:
         refused = http.post("/responses", json=body, headers={"authorization": "Bearer secret-of-ann"})
         assert refused.json()["error"]["code"] == "previous_response_not_found"
         assert not up.requests
@@ -88,7 +82,6 @@ def test_a_result_of_no_call_is_refused(http: httpx.Client) -> None:
     assert (reply.status_code, "call_x" in reply.json()["error"]["message"]) == (400, True)
 
 
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("provider", ["openai-chat", "anthropic"])
 def test_items_that_are_only_named_are_found(http: httpx.Client, made: tuple[Running, Upstream], provider: str) -> None:
     """As the AI SDK sends its history where responses are stored."""
@@ -116,7 +109,6 @@ def test_a_name_of_nothing_is_let_through(http: httpx.Client) -> None:
 # ── what there is ─────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("provider", BEHIND)
 def test_a_response_is_shown_again(http: httpx.Client, provider: str) -> None:
     """By the official SDK too; whole, and as the stream that it was."""
@@ -131,7 +123,6 @@ def test_a_response_is_shown_again(http: httpx.Client, provider: str) -> None:
             assert next(iter(rest)).sequence_number == 4
 
 
-@pytest.mark.row("G1")
 def test_a_streamed_response_is_stored_before_its_end_is_seen(http: httpx.Client) -> None:
     body = {"model": "anthropic/tools", "input": "Hi.", "stream": True}
     with http.stream("POST", "/responses", json=body) as reply:
@@ -144,7 +135,6 @@ def test_a_streamed_response_is_stored_before_its_end_is_seen(http: httpx.Client
     assert resource(http.get(f"/responses/{id}").json())["status"] == "completed"
 
 
-@pytest.mark.row("G1")
 def test_input_items_are_listed(http: httpx.Client) -> None:
     """All that a response is an answer to, page by page, the latest first."""
     first = ask(http, [{"role": "user", "content": "One."}, {"role": "user", "content": "Two."}])
@@ -165,7 +155,6 @@ def test_input_items_are_listed(http: httpx.Client) -> None:
     assert http.get("/responses/resp_x/input_items").status_code == 404
 
 
-@pytest.mark.row("G1")
 def test_a_response_that_is_deleted_is_gone(http: httpx.Client) -> None:
     first = ask(http)
     then = ask(http, "And?", previous_response_id=first["id"])
@@ -181,12 +170,11 @@ def test_a_response_that_is_deleted_is_gone(http: httpx.Client) -> None:
     assert reply.json()["error"]["code"] == "previous_response_not_found"
 
 
-@pytest.mark.row("G1")
 def test_what_is_somebody_elses_is_not_there(tmp_path: Path) -> None:
     """Across a restart too."""
-    keys = {name: Key(hash=hash_key(f"secret-of-{name}")) for name in ("ann", "ben")}
+    keys = {name: {"hash": hash_key(f"secret-of-{name}")} for name in ("ann", "ben")}
     ann, ben = ({"authorization": f"Bearer secret-of-{name}"} for name in keys)
-    state = StateTable(path=str(tmp_path / "state.sqlite"))
+    state = {"path": str(tmp_path / "state.sqlite")}
     with gateway(keys=keys, state=state) as (running, _), asking(running.url) as http:
         http.headers.update(ann)
         first = ask(http, "My name is Ann.")

@@ -12,25 +12,21 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from penstock._gateway.config import Key, Serve
-from penstock._gateway.config_tables import ResumeTable
-from penstock._gateway.keys import hash_key
 from penstock.testing import Reply
-from tests.gateway.client_requests import ASKING, ask, get, post, read, told
-from tests.gateway.gateway_thread import answer, gateway
-from tests.gateway.openresponses import until
+from tests.support.client_requests import ASKING, ask, get, post, read, told
+from tests.support.gateway import answer, gateway, hash_key
+from tests.support.openresponses import until
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from penstock.testing import ReceivedRequest, Upstream
-    from tests.gateway.gateway_thread import Running
+    from tests.support.gateway import Running
 
-pytestmark = [pytest.mark.slow, pytest.mark.row("Q5")]
 SSE = ("openai-chat", "anthropic", "responses", "gemini", "uistream", "completions")
 STAYS = {"x-penstock-resume": "background"}
 KEPT = {"x-penstock-resume": "true"}
-FAST = Serve(pace=0.0)
+FAST = {"pace": 0.0}
 _ID = re.compile(rb"\nid: ([0-9a-f]{32}-[0-9]+)\n\n")
 
 
@@ -121,7 +117,7 @@ def test_leaving_cancels_the_turn_and_followers_hear_of_it(both: tuple[Running, 
 
 
 def test_the_configuration_keeps_every_stream() -> None:
-    table = ResumeTable(enabled=True, background_on_disconnect=True)
+    table = {"enabled": True, "background_on_disconnect": True}
     with gateway(slow, serve=FAST, resume=table) as (running, _):
         first, event = begin(running.url, "openai-chat", "anthropic/text", {})
         rest = resume(running.url, "openai-chat", event).content
@@ -137,7 +133,7 @@ def test_the_configuration_keeps_every_stream() -> None:
 
 
 def test_streams_belong_to_a_tenant() -> None:
-    keys = {name: Key(hash=hash_key(f"secret-of-{name}")) for name in ("ann", "bob")}
+    keys = {name: {"hash": hash_key(f"secret-of-{name}")} for name in ("ann", "bob")}
     ann, bob = ({"authorization": f"Bearer secret-of-{name}"} for name in ("ann", "bob"))
     with gateway(slow, serve=FAST, keys=keys) as (running, _):
         _, event = begin(running.url, "uistream", "anthropic/text", {**STAYS, **ann})
@@ -190,7 +186,7 @@ def test_a_request_that_is_refused_is_refused_for_followers() -> None:
 
 @pytest.mark.parametrize("client", ["openai-chat", "responses"])
 def test_a_stream_that_is_too_long_is_not_kept(client: str) -> None:
-    with gateway(slow, serve=FAST, resume=ResumeTable(size=1000)) as (running, _):
+    with gateway(slow, serve=FAST, resume={"size": 1000}) as (running, _):
         reply = ask(running.url, client, "anthropic/text", headers=STAYS)
         assert told(read(client, reply.content))[2] == "stop", "the client itself loses nothing"
         refused = resume(running.url, client, f"{reply.headers['x-request-id']}-0")
@@ -199,14 +195,14 @@ def test_a_stream_that_is_too_long_is_not_kept(client: str) -> None:
 
 
 def test_a_follower_of_a_stream_that_grows_too_long_gets_an_error() -> None:
-    with gateway(slow, serve=FAST, resume=ResumeTable(size=1500)) as (running, _):
+    with gateway(slow, serve=FAST, resume={"size": 1500}) as (running, _):
         _, event = begin(running.url, "anthropic", "openai-chat/text", STAYS)
         events = read("anthropic", resume(running.url, "anthropic", event).content)
         assert "resume.size" in events[-1].message
 
 
 def test_a_stream_is_gone_some_time_after_its_end() -> None:
-    with gateway(slow, serve=FAST, resume=ResumeTable(keep=0.2)) as (running, _):
+    with gateway(slow, serve=FAST, resume={"keep": 0.2}) as (running, _):
         first, event = begin(running.url, "openai-chat", "anthropic/text", STAYS)
         assert first + resume(running.url, "openai-chat", event).content
         until(lambda: resume(running.url, "openai-chat", event).status_code == 404)
@@ -233,7 +229,7 @@ def test_a_client_that_stops_reading_does_not_stop_its_turn() -> None:
     def large(_: ReceivedRequest) -> Reply:
         return Reply.text("x" * 8_000_000)
 
-    serve = Serve(ping=0.05, write=0.2, pace=0.0)
+    serve = {"ping": 0.05, "write": 0.2, "pace": 0.0}
     with gateway(large, serve=serve) as (running, _):
         path, body = ASKING["openai-chat"]("anthropic/text", True)
         where, data = urlsplit(running.url), json.dumps(body).encode()

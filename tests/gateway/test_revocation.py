@@ -14,13 +14,11 @@ import msgspec
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from penstock._gateway.config import Key, Serve
-from penstock._gateway.keys import hash_key
-from tests.gateway.client_requests import ASKING
-from tests.gateway.gateway_thread import SERVERS, answer, gateway
-from tests.gateway.openresponses import LIMIT, asking, lawful, socket, until
 from tests.gateway.test_keys import KeyFile, key_file
-from tests.inspector.conftest import inspected
+from tests.support.client_requests import ASKING
+from tests.support.gateway import SERVERS, answer, gateway, hash_key
+from tests.support.inspector import inspected
+from tests.support.openresponses import LIMIT, asking, lawful, socket, until
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
 
     from penstock.testing import ReceivedRequest, Reply
 
-pytestmark = [pytest.mark.finding("SEC-4"), pytest.mark.slow]
 DAVE, EVE = "pk-penstock-of-dave", "pk-penstock-of-eve"
 SECOND = 1.0
 SLACK = 1.0  # for a busy machine
@@ -49,8 +46,8 @@ def _scope(key: str) -> dict[str, Any]:
 @pytest.fixture
 def keys(tmp_path: Path) -> KeyFile:
     file = key_file(tmp_path)
-    file.add("dave", Key(hash=hash_key(DAVE), inspect="all"))
-    file.add("eve", Key(hash=hash_key(EVE)))
+    file.add("dave", {"hash": hash_key(DAVE), "inspect": "all"})
+    file.add("eve", {"hash": hash_key(EVE)})
     return file
 
 
@@ -97,7 +94,7 @@ def test_a_stream_ends_in_its_dialects_error_form(tmp_path: Path, keys: KeyFile,
                 until(lambda: [seen.disconnected.is_set() for seen in up.requests] == [True, False])
             row = running.rows()[-1]
             assert (row.key, row.fault) == ("dave", "auth")
-        keys.add("dave", Key(hash=hash_key(DAVE)))
+        keys.add("dave", {"hash": hash_key(DAVE)})
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -148,7 +145,6 @@ def _while(meanwhile: Any, work: Any) -> httpx.Response:
     return reply
 
 
-@pytest.mark.slow
 def test_a_client_that_does_not_read_does_not_keep_the_provider(tmp_path: Path, keys: KeyFile) -> None:
     def long(seen: ReceivedRequest) -> Reply:
         made = answer(seen)
@@ -230,14 +226,14 @@ def test_a_websocket_that_came_without_a_key_is_closed_by_the_first(tmp_path: Pa
     ):
         chunks = begun.iter_bytes()
         assert next(chunks)
-        key_file(tmp_path).add("dave", Key(hash=hash_key(DAVE)))
+        key_file(tmp_path).add("dave", {"hash": hash_key(DAVE)})
         with ends_within_a_second():
             assert closed(ws)[0] == 1008
         assert not up.requests[0].disconnected.is_set()  # a turn that was begun without a key may be finished
 
 
 def test_a_websocket_has_a_greatest_age() -> None:
-    with gateway(serve=Serve(websocket_age=0.3, pace=0.0)) as (running, _), socket(running.url) as ws:
+    with gateway(serve={"websocket_age": 0.3, "pace": 0.0}) as (running, _), socket(running.url) as ws:
         assert lawful(ws.turn(model="openai-chat/text", input="Hi."))
         last = ws.read()[-1]
         assert last["error"]["code"] == "websocket_connection_limit_reached"
@@ -249,7 +245,7 @@ def test_a_websocket_has_a_greatest_age() -> None:
 
 
 def test_a_response_in_the_background_ends(tmp_path: Path, keys: KeyFile) -> None:
-    keys.add("colleague", Key(hash=hash_key("of-a-colleague"), tenant="dave"))
+    keys.add("colleague", {"hash": hash_key("of-a-colleague"), "tenant": "dave"})
     with gateway(stalled, data=tmp_path) as (running, up), asking(running.url) as http:
         body = {"model": "openai-chat/text", "input": "Hi.", "background": True}
         id = http.post("/responses", json=body, headers=bearer(DAVE)).json()["id"]  # noqa: A001
@@ -266,7 +262,6 @@ def test_a_response_in_the_background_ends(tmp_path: Path, keys: KeyFile) -> Non
         assert (found["status"], "was revoked" in found["error"]["message"]) == ("failed", True)
 
 
-@pytest.mark.slow
 def test_feeds_of_the_inspector_end(tmp_path: Path, keys: KeyFile) -> None:
     with inspected(stalled, data=tmp_path) as running, httpx.Client(base_url=running.url, timeout=LIMIT) as http:
         path, body = ASKING["openai-chat"]("openai-chat/text", True)
@@ -290,7 +285,6 @@ def test_feeds_of_the_inspector_end(tmp_path: Path, keys: KeyFile) -> None:
             assert "was revoked" in heard
 
 
-@pytest.mark.slow
 def test_a_feed_that_came_without_a_key_ends_with_the_first(tmp_path: Path) -> None:
     with (
         inspected(data=tmp_path) as running,
@@ -299,6 +293,6 @@ def test_a_feed_that_came_without_a_key_ends_with_the_first(tmp_path: Path) -> N
     ):
         feed = live.iter_lines()
         assert next(feed)
-        key_file(tmp_path).add("dave", Key(hash=hash_key(DAVE)))
+        key_file(tmp_path).add("dave", {"hash": hash_key(DAVE)})
         with ends_within_a_second():
             assert "requires a key" in "\n".join(feed)

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from penstock._gateway.routes import ENDPOINTS, error_protocol, find_route, parse_gemini_path
 
-pytestmark = pytest.mark.slow
-
 # As the addresses were read before. Both need time in proportion to the square of the path's length.
 MODELLED = re.compile(r"/v1(?:beta|alpha|beta1)?/(?:(?:.*/)?models/)?(?P<model>.+):(?P<method>[A-Za-z]+)")
 DEPLOYED = re.compile(r"/openai/deployments/(?P<model>.+?)(?P<rest>/(?:chat/)?completions|/embeddings)")
@@ -23,14 +21,12 @@ PIECES = st.sampled_from([
 PATHS = st.lists(PIECES, max_size=10).map("".join)
 
 
-@pytest.mark.finding("SEC-2")
 @given(path=PATHS)
 def test_a_model_in_a_path_is_found_as_before(path: str) -> None:
     found = MODELLED.fullmatch(path)
     assert parse_gemini_path(path) == (found.groupdict() if found else {})
 
 
-@pytest.mark.finding("SEC-2")
 @given(rest=PATHS)
 def test_a_deployment_is_found_as_before(rest: str) -> None:
     path = f"/openai/deployments/{rest}"
@@ -99,7 +95,6 @@ def made(shape: str, count: int) -> str:
     return before + one * count + two * count + after
 
 
-@pytest.mark.finding("SEC-2")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_twice_the_path_takes_twice_as_long(shape: str) -> None:
     times = 1

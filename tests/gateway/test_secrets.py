@@ -10,12 +10,11 @@ import httpx
 import pytest
 
 from penstock import events as ev
-from penstock._gateway.config import Key
-from penstock._gateway.keys import hash_key
 from penstock.testing import Reply, scripted
 from tests.cli.command_runner import environment
-from tests.gateway.process import gateway
 from tests.gateway.test_keys import key_file
+from tests.support.gateway import hash_key
+from tests.support.process import gateway
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,11 +42,10 @@ def answer(seen: ReceivedRequest) -> Reply:
     return Reply.of("openai-chat", [*EVENTS[:2], text, *EVENTS[3:]], headers={"set-cookie": f"session={HEADER}"})
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_no_key_is_written_anywhere(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    key_file(tmp_path / "data").add("filed", Key(hash=hash_key(FILED)))
+    key_file(tmp_path / "data").add("filed", {"hash": hash_key(FILED)})
     with scripted(answer) as upstream:
         config = f"""
 [providers.one]

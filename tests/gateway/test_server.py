@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.gateway.loopback_server import serving
+from tests.support.loopback_server import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,8 +51,6 @@ def claude(base: str) -> Iterator[anthropic.Anthropic]:
         yield client
 
 
-@pytest.mark.slow
-@pytest.mark.row("G5")
 def test_chat_reasons_and_answers(chat: openai.OpenAI) -> None:
     with chat.chat.completions.stream(model="replay/reasoning", messages=ASK) as stream:
         whole = stream.get_final_completion()
@@ -64,8 +62,6 @@ def test_chat_reasons_and_answers(chat: openai.OpenAI) -> None:
         assert completion.choices[0].finish_reason == "stop"
 
 
-@pytest.mark.slow
-@pytest.mark.row("G5")
 def test_chat_calls_tools_once_each(chat: openai.OpenAI) -> None:
     body = chat.chat.completions.create(model="replay/parallel-tools", messages=ASK)
     calls: Any = body.choices[0].message.tool_calls
@@ -78,8 +74,6 @@ def test_chat_calls_tools_once_each(chat: openai.OpenAI) -> None:
     assert body.choices[0].finish_reason == "tool_calls"
 
 
-@pytest.mark.slow
-@pytest.mark.row("G5")
 def test_messages_stream_and_body_agree(claude: anthropic.Anthropic) -> None:
     with claude.messages.stream(model="replay/tools", max_tokens=99, messages=ASK) as stream:
         whole = stream.get_final_message()
@@ -93,8 +87,6 @@ def test_messages_stream_and_body_agree(claude: anthropic.Anthropic) -> None:
         assert message.stop_reason == "tool_use"
 
 
-@pytest.mark.slow
-@pytest.mark.row("G5")
 def test_a_tool_result_closes_the_loop(claude: anthropic.Anthropic) -> None:
     result: Any = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x", "content": "3.2"}]}
     body = claude.messages.create(model="replay/tools", max_tokens=99, messages=[*ASK, result])
@@ -103,8 +95,6 @@ def test_a_tool_result_closes_the_loop(claude: anthropic.Anthropic) -> None:
     assert body.content[0].text.startswith("Thank you: the result arrived")
 
 
-@pytest.mark.slow
-@pytest.mark.row("G5")
 def test_responses_stream_and_body_agree(chat: openai.OpenAI) -> None:
     with chat.responses.stream(model="replay/reasoning", input="?") as stream:
         whole: Any = stream.get_final_response()
@@ -114,8 +104,6 @@ def test_responses_stream_and_body_agree(chat: openai.OpenAI) -> None:
         assert response.status == "completed"
 
 
-@pytest.mark.slow
-@pytest.mark.row("I1")
 def test_a_fault_in_mid_stream_is_the_dialects_own(chat: openai.OpenAI, claude: anthropic.Anthropic) -> None:
     import anthropic
     import openai
@@ -129,7 +117,6 @@ def test_a_fault_in_mid_stream_is_the_dialects_own(chat: openai.OpenAI, claude: 
         stream.get_final_message()
 
 
-@pytest.mark.slow
 def test_a_refused_request_says_why_in_the_dialect(chat: openai.OpenAI, claude: anthropic.Anthropic) -> None:
     import anthropic
     import openai
@@ -140,14 +127,12 @@ def test_a_refused_request_says_why_in_the_dialect(chat: openai.OpenAI, claude: 
         claude.messages.create(model="replay/nothing", max_tokens=9, messages=ASK)
 
 
-@pytest.mark.slow
 def test_both_sdks_list_the_models(chat: openai.OpenAI, claude: anthropic.Anthropic) -> None:
     names = [model.id for model in chat.models.list()]
     assert "replay/text" in names
     assert [model.id for model in claude.models.list()] == names
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses", "/api/chat"])
 def test_a_body_that_is_not_json_is_a_400(http: httpx.Client, path: str) -> None:
     reply = http.post(path, content=b"{")
@@ -161,9 +146,8 @@ def test_the_ui_stream_has_its_header_and_its_end(http: httpx.Client) -> None:
     assert reply.text.endswith("data: [DONE]\n\n")
 
 
-@pytest.mark.slow
 def test_there_is_a_front_page(http: httpx.Client) -> None:
-    """The inspector's, or where that is not built the one that says what to do (tests/inspector/test_static.py)."""
+    """The inspector's, or where that is not built the one that says what to do (tests/gateway/inspector/test_static.py)."""
     page = http.get("/")
     assert page.status_code == 200
     assert "penstock" in page.text
@@ -172,7 +156,6 @@ def test_there_is_a_front_page(http: httpx.Client) -> None:
     assert http.get("/v1/messages").status_code == 405
 
 
-@pytest.mark.slow
 def test_a_taken_port_is_one_clear_line(base: str) -> None:
     import subprocess
     import sys
@@ -191,7 +174,6 @@ def test_a_taken_port_is_one_clear_line(base: str) -> None:
     )
 
 
-@pytest.mark.slow
 def test_a_client_that_leaves_does_not_hold_the_server_up() -> None:
     with serving() as address:
         where = urlsplit(address)

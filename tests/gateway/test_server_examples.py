@@ -8,18 +8,17 @@ import re
 import threading
 import tomllib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from penstock.client import Client
+from tests.support.paths import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.slow
-PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
+PAGE = (PROJECT / "docs" / "configuration.md").read_text(encoding="utf-8")
 ANSWERS: dict[str, dict[str, Any]] = {
     "/v1/responses": {
         "id": "resp_1", "object": "response", "status": "completed", "model": "my-model", "created_at": 1,

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from penstock import events as ev
-from penstock._gateway.config import FeaturesTable, Limit
 from penstock._gateway.token_estimators import TokenEstimators
 from penstock._gateway.usage_bounds import SHORT_PROMPT
-from tests.gateway.budget_requests import ask, chat, key, reply_to
-from tests.gateway.gateway_thread import gateway
-from tests.gateway.openresponses import FAST
 from tests.gateway.test_faults import settled, until
+from tests.support.budget_requests import ask, chat, key, reply_to
+from tests.support.gateway import gateway
+from tests.support.openresponses import FAST
 
 if TYPE_CHECKING:
     import httpx
+    import pytest
 
     from penstock.testing import ReceivedRequest
 
@@ -33,8 +31,6 @@ def left(reply: httpx.Response) -> int:
     return int(reply.headers["x-ratelimit-remaining-tokens"])
 
 
-@pytest.mark.slow
-@pytest.mark.row("Q2:reserve")
 def test_both_ways_to_count_reserve_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     in_thread: list[int] = []
     run = TokenEstimators.run
@@ -44,8 +40,8 @@ def test_both_ways_to_count_reserve_the_same(monkeypatch: pytest.MonkeyPatch) ->
         return run(self, tenant, count, size)
 
     monkeypatch.setattr(TokenEstimators, "run", counted)
-    keys, body = key("a", limits=Limit(tokens=MOST)), chat(TEXT, max_tokens=10)
-    features = FeaturesTable(estimates=False)  # what is learned would change the second count
+    keys, body = key("a", limits={"tokens": MOST}), chat(TEXT, max_tokens=10)
+    features = {"estimates": False}  # what is learned would change the second count
     with gateway(answer, keys=keys, serve=FAST, features=features) as (running, _):
         first = left(ask(running.url, "a", body))
         until(running, lambda: settled(running))

@@ -8,12 +8,11 @@ import httpx
 import pytest
 
 from penstock._engines.engine_interface import AttemptRecord
-from penstock._gateway.config import GatewayConfig
 from penstock._gateway.telemetry import SpanExporter, Telemetry
-from penstock._replay import play
 from penstock._store.journal import JournalEntry
-from penstock.testing import Reply, scripted
-from tests.gateway.process import gateway
+from penstock.gateway import GatewayConfig
+from penstock.testing import Reply, play, scripted
+from tests.support.process import gateway
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,8 +60,6 @@ def test_a_turn_is_a_span_with_its_times() -> None:
     assert made.parent is None
 
 
-@pytest.mark.row("Q7")
-@pytest.mark.finding("DEF-15")
 def test_every_attempt_is_a_child_with_its_own_times() -> None:
     first, second, turn = spans(
         ROW,
@@ -85,9 +82,6 @@ def test_every_attempt_is_a_child_with_its_own_times() -> None:
     assert [one.status.is_ok for one in (first, second)] == [False, True]
 
 
-@pytest.mark.slow
-@pytest.mark.row("Q7")
-@pytest.mark.finding("DEF-15")
 @pytest.mark.parametrize("works", [True, False])
 def test_attempts_of_a_real_turn_are_exported(tmp_path: Path, works: bool) -> None:
     """Also if no provider answers."""
@@ -136,7 +130,6 @@ def test_nothing_is_made_unless_telemetry_is_set_up() -> None:
         kept.close()
 
 
-@pytest.mark.slow
 def test_spans_leave_before_the_process_does(tmp_path: Path) -> None:
     with scripted(Reply.body(b"{}")) as collector:
         with gateway(tmp_path, "", "--full-speed", OTEL_EXPORTER_OTLP_ENDPOINT=collector.url) as server:

@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from penstock import events as ev
-from penstock._gateway.config import Key
-from penstock._gateway.keys import hash_key
 from penstock.testing import Reply
-from tests.gateway.client_requests import post
-from tests.gateway.gateway_thread import gateway
+from tests.support.client_requests import post
+from tests.support.gateway import gateway, hash_key
 
 SIGNED: list[Any] = [
     ev.Start("msg_1", "m", 7),
@@ -33,11 +31,9 @@ def chat(url: str, messages: list[Any], key: str, *, stream: bool) -> Any:
     return post(f"{url}/v1/chat/completions", json=body, headers={"authorization": f"Bearer {key}"})
 
 
-@pytest.mark.slow
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 def test_signed_reasoning_survives_a_client_that_cannot_carry_it(stream: bool) -> None:
-    keys = {"one": Key(hash=hash_key("pk-one-000000")), "two": Key(hash=hash_key("pk-two-000000"))}
+    keys = {"one": {"hash": hash_key("pk-one-000000")}, "two": {"hash": hash_key("pk-two-000000")}}
     call = {"id": "toolu_1", "type": "function", "function": {"name": "read_gauge", "arguments": '{"unit": "m"}'}}
     again = [
         ASK,
@@ -66,8 +62,6 @@ BROKEN: list[Any] = [
 ]
 
 
-@pytest.mark.slow
-@pytest.mark.finding("AGT-1")
 def test_the_signature_of_a_call_that_was_delivered_survives_a_cut_behind_it() -> None:
     call = {"id": "call_1", "type": "function", "function": {"name": "read_gauge", "arguments": '{"unit": "m"}'}}
     history = [

@@ -8,22 +8,23 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import httpx
-import pytest
 
-from penstock._gateway.config import JournalTable, StateTable
 from penstock._store.journal import JournalStore
 from penstock._store.sqlite_writer import SqliteWriter
 from penstock.testing import Reply
-from tests.gateway.gateway_thread import answer, gateway
-from tests.gateway.openresponses import ask, asking, named, socket, until
-from tests.inspector.conftest import inspected
+from tests.support.gateway import answer, gateway
+from tests.support.inspector import inspected
+from tests.support.openresponses import ask, asking, named, socket, until
 from tests.support.thinking_turn import CALLING, THOUGHT, USER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.gateway.gateway_thread import Running
+    import pytest
+
+    from penstock.gateway import JournalTable, StateTable
+    from tests.support.gateway import Running
 
 
 def state_writer(running: Running) -> SqliteWriter:
@@ -53,7 +54,7 @@ class Probe:
 
 
 def tables(folder: Path) -> tuple[JournalTable, StateTable]:
-    return JournalTable(path=str(folder / "journal.sqlite")), StateTable(path=str(folder / "state.sqlite"))
+    return {"path": str(folder / "journal.sqlite")}, {"path": str(folder / "state.sqlite")}
 
 
 @contextmanager
@@ -73,8 +74,6 @@ def written(running: Running) -> None:
     running.app.services.telemetry.state.flush()
 
 
-@pytest.mark.slow
-@pytest.mark.finding("REL-15")
 def test_messages_with_history(tmp_path: Path) -> None:
     with probed(tmp_path) as (running, _, probe):
         said = [USER, {"role": "assistant", "content": "3.2 m"}, USER]
@@ -84,8 +83,6 @@ def test_messages_with_history(tmp_path: Path) -> None:
             assert probe.reads() == 1
 
 
-@pytest.mark.slow
-@pytest.mark.finding("REL-15")
 def test_a_request_that_nobody_has_answered_yet_costs_no_thread(tmp_path: Path) -> None:
     with probed(tmp_path) as (running, _, probe):
         body = {"model": "anthropic/text", "messages": [USER]}
@@ -96,8 +93,6 @@ def test_a_request_that_nobody_has_answered_yet_costs_no_thread(tmp_path: Path) 
         assert state_writer(running)._readers is None
 
 
-@pytest.mark.slow
-@pytest.mark.finding("REL-15")
 def test_state_is_read_from_the_file_and_given_back(tmp_path: Path) -> None:
     calling = Reply.of("anthropic", CALLING, stream=False)
     with probed(tmp_path, calling, answer) as (running, up, probe):
@@ -116,8 +111,6 @@ def test_state_is_read_from_the_file_and_given_back(tmp_path: Path) -> None:
         assert THOUGHT in up.requests[-1].json["messages"][1]["content"]
 
 
-@pytest.mark.slow
-@pytest.mark.finding("REL-15")
 def test_stored_responses(tmp_path: Path) -> None:
     with probed(tmp_path, named) as (running, _, probe), asking(running.url) as http:
         first = ask(http, "Hi.", "anthropic/text")
@@ -154,8 +147,6 @@ def test_stored_responses(tmp_path: Path) -> None:
         }  # fmt: skip
 
 
-@pytest.mark.slow
-@pytest.mark.finding("REL-15")
 def test_responses_in_the_background_and_over_a_websocket(tmp_path: Path) -> None:
     with probed(tmp_path, named) as (running, _, probe), asking(running.url) as http:
         begun = ask(http, "Hi.", "anthropic/text", background=True)
@@ -173,8 +164,6 @@ def test_responses_in_the_background_and_over_a_websocket(tmp_path: Path) -> Non
         assert probe.reads() > 0
 
 
-@pytest.mark.slow
-@pytest.mark.finding("REL-15")
 def test_usage_and_the_inspector(tmp_path: Path) -> None:
     journal, state = tables(tmp_path)
     with inspected(journal=journal, state=state) as running:
@@ -191,7 +180,6 @@ def test_usage_and_the_inspector(tmp_path: Path) -> None:
         assert probe.seen[loop] == 0, probe.seen
 
 
-@pytest.mark.slow
 def test_a_state_that_cannot_be_read_stops_no_turn(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with probed(tmp_path) as (running, _, _probe), asking(running.url) as http:
         state_writer(running).change(lambda database: database.execute("DROP TABLE reasoning"))

@@ -8,24 +8,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import events as ev
-from penstock._gateway.config import FeaturesTable, JournalTable
 from penstock._gateway.token_estimates import MAX_BODY, MAX_FAILURES, TurnEstimates
 from penstock._store.tokens import TokenStore
 from penstock.testing import Reply
 from penstock.tokens import HybridTokenEstimator
-from tests.gateway.client_requests import ask, post
-from tests.gateway.gateway_thread import gateway
+from tests.support.client_requests import ask, post
+from tests.support.gateway import gateway
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.gateway.gateway_thread import Running
+    from tests.support.gateway import Running
 
 COUNTED: list[ev.AnyEvent] = [
     ev.Start(id="1", model="m"), ev.TextStart(0), ev.TextDelta(0, "Hi"), ev.TextEnd(0), ev.Usage(input=20, output=2),
     ev.Finish("stop"),
 ]  # fmt: skip
-pytestmark = pytest.mark.slow  # a real gateway for each
 UNCOUNTED = [event for event in COUNTED if not isinstance(event, ev.Usage)]
 
 
@@ -41,7 +39,6 @@ def rows(running: Running) -> list[Any]:
     return running.rows()
 
 
-@pytest.mark.row("G3")
 def test_what_is_learned_outlives_the_gateway(tmp_path: Path) -> None:
     with gateway(Reply.of("openai-chat", COUNTED), data=tmp_path) as (running, _):
         all_of_them(running)
@@ -71,7 +68,6 @@ GUESSED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.row("T5")
 @pytest.mark.parametrize("kind", GUESSED)
 def test_what_could_only_be_guessed_is_in_the_journal(kind: str) -> None:
     """Turns with tools of the provider are compared, but teach no factor: their count may include what the tools read."""
@@ -94,7 +90,7 @@ def test_turns_that_say_nothing_are_left_out(why: str) -> None:
     words = "x" * MAX_BODY if why == "too long" else "Hello"
     body: dict[str, Any] = {"model": "openai-chat/text", "max_tokens": 9, "stream": True}
     body["messages"] = [{"role": "user", "content": words}]
-    with gateway(reply, features=FeaturesTable(estimates=why != "off")) as (running, _):
+    with gateway(reply, features={"estimates": why != "off"}) as (running, _):
         all_of_them(running)
         post(f"{running.url}/v1/messages", json=body)
         (row,) = rows(running)
@@ -154,7 +150,7 @@ def test_many_failures_in_a_row_end_learning(monkeypatch: pytest.MonkeyPatch, ca
 
 
 def test_the_factor_is_learned_without_a_journal(tmp_path: Path) -> None:
-    with gateway(Reply.of("openai-chat", COUNTED), data=tmp_path, journal=JournalTable(path="off")) as (running, _):
+    with gateway(Reply.of("openai-chat", COUNTED), data=tmp_path, journal={"path": "off"}) as (running, _):
         all_of_them(running)
         for _ in range(3):
             ask(running.url, "anthropic", "openai-chat/text")

@@ -11,11 +11,9 @@ import aiohttp
 import pytest
 
 from penstock.testing import Reply
-from tests.gateway.client_requests import ASKING
-from tests.gateway.gateway_thread import gateway
-from tests.gateway.stream_frames import ANTHROPIC_OPENING, GEMINI_OPENING, sse
-
-pytestmark = pytest.mark.slow
+from tests.support.client_requests import ASKING
+from tests.support.gateway import gateway
+from tests.support.stream_frames import ANTHROPIC_OPENING, GEMINI_OPENING, sse
 
 SSE = {"content-type": "text/event-stream"}
 TOLD = {
@@ -40,7 +38,6 @@ def payloads(text: str) -> list[Any]:
     return [json.loads(line) for line in lines]
 
 
-@pytest.mark.finding("FID-11")
 @pytest.mark.parametrize("client", ["openai-chat", "completions"])
 @pytest.mark.parametrize("protocol", TOLD)
 def test_an_answer_without_a_time_was_created_now(protocol: str, client: str) -> None:
@@ -64,7 +61,6 @@ CUSTOM = b"".join(
 )  # fmt: skip
 
 
-@pytest.mark.finding("FID-13")
 @pytest.mark.parametrize("offered", [False, True])
 def test_free_text_is_a_custom_call_only_for_clients_that_offered_custom_tools(offered: bool) -> None:
     tools: list[Any] = [{"type": "custom", "custom": {"name": "sql"}}] if offered else []
@@ -77,7 +73,6 @@ def test_free_text_is_a_custom_call_only_for_clients_that_offered_custom_tools(o
         assert (call["type"], json.loads(call["function"]["arguments"])) == ("function", {"input": "SELECT 1"})
 
 
-@pytest.mark.finding("AGT-8")
 @pytest.mark.parametrize("stream", [True, False])
 def test_two_equal_answers_of_gemini_have_calls_of_different_ids(stream: bool) -> None:
     part: dict[str, Any] = {"functionCall": {"name": "f", "args": {}}}

@@ -10,13 +10,10 @@ import httpx
 import pytest
 
 from penstock import events as ev
-from penstock._gateway.config import Key, Limit, Serve, StoresTable
-from penstock._gateway.config_tables import CacheTable
-from penstock._gateway.keys import hash_key
 from penstock.testing import Reply
-from tests.gateway.client_requests import ASKING, post, read, told
-from tests.gateway.gateway_thread import answer, gateway
-from tests.gateway.openresponses import until
+from tests.support.client_requests import ASKING, post, read, told
+from tests.support.gateway import answer, gateway, hash_key
+from tests.support.openresponses import until
 from tests.support.servers import RedisServer
 
 if TYPE_CHECKING:
@@ -24,11 +21,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.testing import Upstream
-    from tests.gateway.gateway_thread import Running
+    from tests.support.gateway import Running
 
-pytestmark = [pytest.mark.slow, pytest.mark.row("Q6")]
-ALL = CacheTable(aliases=("*",))
-FAST = Serve(pace=0.0)
+ALL = {"aliases": ("*",)}
+FAST = {"pace": 0.0}
 MODEL = "openai-chat/text"
 # How each protocol says that an answer has at most 99 tokens: Anthropic's must say it.
 LIMIT: dict[str, Any] = {
@@ -87,9 +83,9 @@ def test_clients_without_a_limit_share_answers_with_themselves(both: tuple[Runni
 
 
 def test_a_hit_costs_nothing_and_has_its_row() -> None:
-    keys = {"ann": Key(hash=hash_key("secret-of-ann"), limits=Limit(day_requests=1))}
+    keys = {"ann": {"hash": hash_key("secret-of-ann"), "limits": {"day_requests": 1}}}
     headers = {"authorization": "Bearer secret-of-ann"}
-    with gateway(answer, serve=FAST, cache=CacheTable(keys=("ann",)), keys=keys) as (running, up):
+    with gateway(answer, serve=FAST, cache={"keys": ("ann",)}, keys=keys) as (running, up):
         assert ask(running.url, headers=headers)[0] == "miss"
         for _ in range(3):
             assert ask(running.url, headers=headers)[0] == "hit"
@@ -103,10 +99,10 @@ def test_a_hit_costs_nothing_and_has_its_row() -> None:
 
 
 def test_tenants_do_not_share_answers_unless_the_configuration_says_so() -> None:
-    keys = {name: Key(hash=hash_key(f"secret-of-{name}")) for name in ("ann", "bob")}
+    keys = {name: {"hash": hash_key(f"secret-of-{name}")} for name in ("ann", "bob")}
     ann, bob = ({"authorization": f"Bearer secret-of-{name}"} for name in ("ann", "bob"))
     for shared in (False, True):
-        with gateway(answer, serve=FAST, cache=CacheTable(aliases=("*",), shared=shared), keys=keys) as (running, _):
+        with gateway(answer, serve=FAST, cache={"aliases": ("*",), "shared": shared}, keys=keys) as (running, _):
             assert ask(running.url, headers=ann)[0] == "miss"
             assert ask(running.url, headers=ann)[0] == "hit"
             assert ask(running.url, headers=bob)[0] == ("hit" if shared else "miss")
@@ -114,8 +110,8 @@ def test_tenants_do_not_share_answers_unless_the_configuration_says_so() -> None
 
 def test_a_stored_answer_needs_the_right_to_its_model() -> None:
     keys = {
-        "ann": Key(hash=hash_key("secret-of-ann"), tenant="team"),
-        "bob": Key(hash=hash_key("secret-of-bob"), tenant="team", models=("anthropic/*",)),
+        "ann": {"hash": hash_key("secret-of-ann"), "tenant": "team"},
+        "bob": {"hash": hash_key("secret-of-bob"), "tenant": "team", "models": ("anthropic/*",)},
     }
     with gateway(answer, serve=FAST, cache=ALL, keys=keys) as (running, _):
         assert ask(running.url, headers={"authorization": "Bearer secret-of-ann"})[0] == "miss"
@@ -126,7 +122,7 @@ def test_the_cache_is_off_by_default_and_only_for_what_is_named() -> None:
     with gateway(answer, serve=FAST) as (running, up):
         assert [ask(running.url)[0] for _ in range(2)] == ["", ""]
         assert len(up.requests) == 2
-    with gateway(answer, serve=FAST, cache=CacheTable(aliases=("quick",))) as (running, _):
+    with gateway(answer, serve=FAST, cache={"aliases": ("quick",)}) as (running, _):
         assert [ask(running.url, model="quick")[0] for _ in range(2)] == ["miss", "hit"]
         assert ask(running.url)[0] == ""
 
@@ -216,7 +212,7 @@ def test_a_client_that_leaves_stores_nothing(both: tuple[Running, Upstream]) -> 
 
 
 def test_a_stored_answer_is_streamed_at_the_given_pace() -> None:
-    with gateway(answer, serve=FAST, cache=CacheTable(aliases=("*",), pace=0.01)) as (running, _):
+    with gateway(answer, serve=FAST, cache={"aliases": ("*",), "pace": 0.01}) as (running, _):
         _, said, _ = ask(running.url)
         began = time.monotonic()
         hit, again, reply = ask(running.url)
@@ -229,12 +225,12 @@ def test_a_stored_answer_is_streamed_at_the_given_pace() -> None:
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "redis"])
 def test_answers_expire_and_are_bounded(kind: str, redis: RedisServer, tmp_path: Path) -> None:
-    stores = StoresTable(redis=redis.url if kind == "redis" else "")
+    stores = {"redis": redis.url if kind == "redis" else ""}
     path = str(tmp_path / "cache.sqlite") if kind == "sqlite" else ""
     for table, kept in (
-        (CacheTable(aliases=("*",), path=path), True),
-        (CacheTable(aliases=("*",), path=path + "2" if path else "", size=100), False),
-        (CacheTable(aliases=("*",), path=path + "3" if path else "", ttl=0.001), False),
+        ({"aliases": ("*",), "path": path}, True),
+        ({"aliases": ("*",), "path": path + "2" if path else "", "size": 100}, False),
+        ({"aliases": ("*",), "path": path + "3" if path else "", "ttl": 0.001}, False),
     ):
         with gateway(answer, serve=FAST, cache=table, stores=stores) as (running, _):
             seed: dict[str, Any] = {"seed": 10 if kept else 11}
@@ -243,11 +239,10 @@ def test_answers_expire_and_are_bounded(kind: str, redis: RedisServer, tmp_path:
             assert ask(running.url, **seed)[0] == ("hit" if kept else "miss")
 
 
-@pytest.mark.row("Q1:cache")
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
 def test_several_gateways_share_a_cache(kind: str, redis: RedisServer, tmp_path: Path) -> None:
-    stores = StoresTable(redis=redis.url if kind == "redis" else "")
-    table = CacheTable(aliases=("*",), path=str(tmp_path / "cache.sqlite") if kind == "sqlite" else "")
+    stores = {"redis": redis.url if kind == "redis" else ""}
+    table = {"aliases": ("*",), "path": str(tmp_path / "cache.sqlite") if kind == "sqlite" else ""}
     with gateway(answer, serve=FAST, cache=table, stores=stores) as (running, up):
         assert ask(running.url, seed=20)[0] == "miss"
         until(running.rows)
@@ -260,7 +255,7 @@ def test_several_gateways_share_a_cache(kind: str, redis: RedisServer, tmp_path:
 def test_a_cache_that_is_away_counts_as_empty() -> None:
     with closing(RedisServer()) as away:
         away.start()
-        with gateway(answer, serve=FAST, cache=ALL, stores=StoresTable(redis=away.url, outage="fail-open")) as (
+        with gateway(answer, serve=FAST, cache=ALL, stores={"redis": away.url, "outage": "fail-open"}) as (
             running,
             _,
         ):

@@ -11,39 +11,36 @@ import pytest
 from msgspec.structs import replace
 
 from penstock import events as ev
-from penstock._engines.config import Account
-from penstock._gateway.app import App
-from penstock._gateway.config import Limit
-from penstock._gateway.config_tables import PricesTable
 from penstock._gateway.limits import DAY
-from penstock._providers.registry import ConfiguredPrices
 from penstock._store.limit_store import LimitRule
+from penstock.gateway import App
 from penstock.testing import ReceivedRequest, Reply, scripted
-from tests.gateway.budget_requests import ask, auth, chat, key, turn_events
-from tests.gateway.gateway_thread import Running, config, spoken_protocol
-from tests.gateway.openresponses import FAST, until
 from tests.gateway.test_budgets import used
+from tests.support.budget_requests import ask, auth, chat, key, turn_events
+from tests.support.gateway import Running, config, spoken_protocol
+from tests.support.openresponses import FAST, until
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-pytestmark = [pytest.mark.slow, pytest.mark.row("Q2:reserve")]
+    from penstock._gateway.config import Limit
+
 CHEAP, DEAR, ABSENT = "openai-chat/text", "anthropic/text", "absent/text"
 BOTH = [DEAR, CHEAP]
 USAGE = ev.Usage(input=1000, output=100)
 COST = 2000  # micro-dollars of USAGE at the cheap target
 DEAR_FACTOR = 5
-PRICES = PricesTable(
-    models={
-        CHEAP: ConfiguredPrices(input=1, output=10),
-        DEAR: ConfiguredPrices(input=5, output=50),
-        ABSENT: ConfiguredPrices(input=1, output=10),
+PRICES = {
+    "models": {
+        CHEAP: {"input": 1, "output": 10},
+        DEAR: {"input": 5, "output": 50},
+        ABSENT: {"input": 1, "output": 10},
     }
-)
+}
 OUTPUT = 400  # tokens: the output limit of requests
 TOKENS, MONEY = LimitRule("key:a", "tokens", DAY, 0), LimitRule("key:a", "cost", DAY, 0)
 QUICK = {"timeouts": {"first_byte": 0.3, "between_bytes": 0.3, "connect": 5.0, "retry_wait": 5.0}}
-LIMITS = Limit(day_tokens=10**6, day_cost=100)
+LIMITS = {"day_tokens": 10**6, "day_cost": 100}
 
 
 @contextmanager
@@ -52,7 +49,7 @@ def running(script: Any, targets: list[str], *, retries: int = 0, limits: Limit 
         made = config(up.url, keys=key("a", limits=limits), prices=PRICES, serve=FAST, options=QUICK)
         accounts = {
             **made.engine.providers,
-            "absent": Account(base_url="http://127.0.0.1:9", key="sk-0", like="openai"),
+            "absent": {"base_url": "http://127.0.0.1:9", "key": "sk-0", "like": "openai"},
         }
         engine = replace(made.engine, aliases={"both": targets}, retries=retries, providers=accounts)
         with Running(App(replace(made, engine=engine), env={})) as gateway:
@@ -127,7 +124,7 @@ def test_each_attempt_is_reserved_before_it_is_sent() -> None:
 
 def test_no_attempt_is_sent_that_the_budget_does_not_cover() -> None:
     script = Script("stall", "answer")
-    with running(script, [CHEAP], retries=1, limits=Limit(day_tokens=OUTPUT + 200)) as (gateway, up):
+    with running(script, [CHEAP], retries=1, limits={"day_tokens": OUTPUT + 200}) as (gateway, up):
         refused = ask(gateway.url, "a", body())
         assert (refused.status_code, len(up.requests)) == (429, 1)
         assert "day" in refused.json()["error"]["message"]

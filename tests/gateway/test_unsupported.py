@@ -17,12 +17,10 @@ from google.genai.types import HttpOptions
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from penstock._gateway.config import Key
 from penstock._gateway.endpoints.unsupported import find_unsupported, unsupported_features
-from penstock._gateway.keys import hash_key
 from penstock._gateway.routes import find_route
-from tests.gateway.gateway_thread import gateway
-from tests.gateway.openresponses import FAST, named
+from tests.support.gateway import gateway, hash_key
+from tests.support.openresponses import FAST, named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -144,7 +142,6 @@ OPENAI_CALLS: dict[str, Callable[[openai.OpenAI], Any]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("what", OPENAI_CALLS)
 def test_the_openai_sdk_raises_the_message_and_does_not_retry(url: str, what: str) -> None:
     sent: list[httpx.Request] = []
@@ -156,7 +153,6 @@ def test_the_openai_sdk_raises_the_message_and_does_not_retry(url: str, what: st
     assert len(sent) == 1
 
 
-@pytest.mark.slow
 def test_the_anthropic_sdk_raises_the_message(url: str) -> None:
     with anthropic.Anthropic(base_url=url, api_key="any") as client:
         with pytest.raises(anthropic.APIStatusError, match=r"the batch API\. Send the requests one by one") as raised:
@@ -166,7 +162,6 @@ def test_the_anthropic_sdk_raises_the_message(url: str) -> None:
             client.beta.files.list()
 
 
-@pytest.mark.slow
 def test_the_google_sdk_raises_the_message(url: str) -> None:
     client = genai.Client(api_key="any", http_options=HttpOptions(base_url=url))
     with pytest.raises(ServerError, match="penstock does not serve the file API") as raised:
@@ -190,7 +185,6 @@ def test_a_realtime_websocket_is_refused_with_the_reason(url: str, path: str, wh
     assert what in json.loads(refused.value.response.body)["error"]["message"]
 
 
-@pytest.mark.slow
 def test_a_key_is_asked_for_first() -> None:
-    with gateway(named, serve=FAST, keys={"ci": Key(hash=hash_key("gw-secret-0123456789"))}) as (running, _):
+    with gateway(named, serve=FAST, keys={"ci": {"hash": hash_key("gw-secret-0123456789")}}) as (running, _):
         assert httpx.get(f"{running.url}/v1/batches", trust_env=False).status_code == 401

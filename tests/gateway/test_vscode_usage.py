@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
-import pytest
 
-from penstock._engines.config import Config
-from penstock._gateway.app import App
 from penstock._gateway.callers import ANONYMOUS
-from penstock._gateway.config import GatewayConfig, JournalTable, StateTable
 from penstock._gateway.endpoints.vscode import _midnight
 from penstock._store.journal import JournalEntry
+from penstock.gateway import App, Config, GatewayConfig
+
+if TYPE_CHECKING:
+    import pytest
 
 DAY = 86_400.0
 
@@ -26,7 +26,7 @@ def entry(ago: float, model: str, **fields: Any) -> JournalEntry:
 
 def asked(entries: list[JournalEntry], query: str) -> httpx.Response:
     async def work() -> httpx.Response:
-        config = GatewayConfig(engine=Config(), journal=JournalTable(path="memory"), state=StateTable(path="memory"))
+        config = GatewayConfig(engine=Config(), journal={"path": "memory"}, state={"path": "memory"})
         app = App(config, env={})
         rows = app.services.journal.rows
         assert rows is not None
@@ -41,7 +41,6 @@ def asked(entries: list[JournalEntry], query: str) -> httpx.Response:
     return asyncio.run(work())
 
 
-@pytest.mark.row("G2")
 def test_days_are_told_model_by_model() -> None:
     entries = [
         entry(0, "a", input=1_000, cached=800, output=50, cost=0.25),

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.testing import Reply
-from tests.gateway.gateway_thread import answer, gateway
-from tests.gateway.openresponses import FAST, LIMIT, lawful, socket, until
+from tests.support.gateway import answer, gateway
+from tests.support.openresponses import FAST, LIMIT, lawful, socket, until
 
 if TYPE_CHECKING:
     import httpx
 
     from penstock.testing import Upstream
-    from tests.gateway.gateway_thread import Running
+    from tests.support.gateway import Running
 
 BEHIND = ("openai-chat", "anthropic", "responses")
 RESULT = {"type": "function_call_output", "call_id": "call_of_nobody", "output": "1"}
@@ -30,7 +30,6 @@ def url(made: tuple[Running, Upstream]) -> str:
 # ── the suite's own rows ──────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("provider", [*BEHIND, "replay"])
 def test_a_response(url: str, provider: str) -> None:
     with socket(url) as ws:
@@ -40,7 +39,6 @@ def test_a_response(url: str, provider: str) -> None:
     assert response["output"][0]["content"][0]["text"].startswith("A penstock is the pipe")
 
 
-@pytest.mark.row("G1")
 def test_responses_one_after_the_other(url: str) -> None:
     """Also where the second is asked for before the first is over."""
     with socket(url) as ws:
@@ -51,7 +49,6 @@ def test_responses_one_after_the_other(url: str) -> None:
     assert [item["type"] for item in two["output"]] == ["reasoning", "message"]
 
 
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("provider", BEHIND)
 def test_a_continuation(made: tuple[Running, Upstream], provider: str) -> None:
     with socket(made[0].url) as ws:
@@ -65,7 +62,6 @@ def test_a_continuation(made: tuple[Running, Upstream], provider: str) -> None:
     assert third["store"] is False
 
 
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("provider", BEHIND)
 def test_a_new_connection_knows_nothing_that_was_not_stored(url: str, provider: str) -> None:
     with socket(url) as ws:
@@ -76,7 +72,6 @@ def test_a_new_connection_knows_nothing_that_was_not_stored(url: str, provider: 
         assert ws.get_response(model=f"{provider}/text", input="Hi. And?", store=False)["status"] == "completed"
 
 
-@pytest.mark.row("G1")
 def test_what_was_stored_is_known_to_all_connections(made: tuple[Running, Upstream], http: httpx.Client) -> None:
     """A chain may go from HTTP to a connection to another, and back."""
     url = made[0].url
@@ -91,14 +86,12 @@ def test_what_was_stored_is_known_to_all_connections(made: tuple[Running, Upstre
     assert "My name is Alice." in str(made[1].requests[-1].json)
 
 
-@pytest.mark.row("G1")
 def test_a_response_that_never_was(url: str) -> None:
     with socket(url) as ws:
         error = ws.error(model="responses/text", input="Hi.", previous_response_id="resp_that_never_was")
     assert (error["code"], error["param"]) == ("previous_response_not_found", "previous_response_id")
 
 
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("provider", BEHIND)
 def test_a_continuation_that_fails_is_forgotten(url: str, provider: str) -> None:
     body = {"model": f"{provider}/text", "store": False}
@@ -111,7 +104,6 @@ def test_a_continuation_that_fails_is_forgotten(url: str, provider: str) -> None
         assert ws.get_response(**body, input="Hi.")["status"] == "completed"
 
 
-@pytest.mark.row("G1")
 def test_a_compacted_conversation_begins_a_new_chain(made: tuple[Running, Upstream], http: httpx.Client) -> None:
     url = made[0].url
     body = {"model": "openai-chat/text", "input": [{"role": "user", "content": "Open the gate."}]}
@@ -127,7 +119,6 @@ def test_a_compacted_conversation_begins_a_new_chain(made: tuple[Running, Upstre
 # ── what the suite leaves out ─────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.row("G1")
 def test_a_warm_up_asks_nobody(made: tuple[Running, Upstream]) -> None:
     """As Codex does it: first all that stands before the question, then the question alone."""
     tool = {"type": "function", "name": "read_gauge", "parameters": {"type": "object", "properties": {}}}
@@ -150,8 +141,6 @@ def test_a_warm_up_asks_nobody(made: tuple[Running, Upstream]) -> None:
     assert len(made[1].requests) == asked + 2
 
 
-@pytest.mark.slow  # imports the SDK
-@pytest.mark.row("G1")
 @pytest.mark.filterwarnings(
     "ignore:connect.. must be used as a context manager:DeprecationWarning"
 )  # the SDK's own way
@@ -204,8 +193,6 @@ def test_what_is_not_understood_is_said_and_the_connection_stays(url: str, raw: 
         assert ws.get_response(model="openai-chat/text", input="Hi.")["status"] == "completed"
 
 
-@pytest.mark.slow
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("provider", BEHIND)
 def test_a_stream_that_breaks_ends_with_one_message(provider: str) -> None:
     """Wherever it breaks: a second would be taken for the answer to the next request."""
@@ -228,8 +215,6 @@ def test_a_stream_that_breaks_ends_with_one_message(provider: str) -> None:
     assert [row.status for row in rows[1::2]].count("finish") <= 1  # where only the mark at the end was missing
 
 
-@pytest.mark.slow
-@pytest.mark.row("G1")
 def test_who_leaves_lets_the_provider_go() -> None:
     """Before the first word or after it: the upstream's connection is closed, and the turn is in the journal."""
     for reply in (Reply.of("openai-chat", []).stall(), lambda seen: answer(seen).stall(after=700)):

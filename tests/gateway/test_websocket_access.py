@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from penstock._gateway.config import Key, Serve
-from penstock._gateway.keys import hash_key
-from tests.gateway import process
-from tests.gateway.gateway_thread import gateway
-from tests.gateway.openresponses import FAST, LIMIT, socket
+from tests.support import process
+from tests.support.gateway import gateway, hash_key
+from tests.support.openresponses import FAST, LIMIT, socket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,10 +23,8 @@ def url() -> Iterator[str]:
         yield running.url
 
 
-@pytest.mark.slow
-@pytest.mark.row("G1")
 def test_a_key_is_asked_for_at_the_door() -> None:
-    keys = {name: Key(hash=hash_key(f"secret-of-{name}")) for name in ("ann", "ben")}
+    keys = {name: {"hash": hash_key(f"secret-of-{name}")} for name in ("ann", "ben")}
     with gateway(keys=keys) as (running, _):
         with pytest.raises(InvalidStatus) as refused, socket(running.url):
             pass
@@ -51,9 +47,8 @@ def test_there_is_no_socket_elsewhere(url: str) -> None:
         pass
 
 
-@pytest.mark.slow
 def test_a_message_that_is_too_large_ends_the_connection() -> None:
-    with gateway(serve=Serve(body=1000)) as (running, _), socket(running.url) as ws:
+    with gateway(serve={"body": 1000}) as (running, _), socket(running.url) as ws:
         ws.send(model="openai-chat/text", input="x" * 2000)
         with pytest.raises(ConnectionClosed) as closed:
             ws.raw.recv(timeout=LIMIT)
@@ -61,7 +56,6 @@ def test_a_message_that_is_too_large_ends_the_connection() -> None:
         assert closed.value.rcvd.code == 1009
 
 
-@pytest.mark.slow
 def test_a_connection_outlives_the_time_that_a_request_has_to_come(tmp_path: Path) -> None:
     """`penstock serve` gives up on a head that does not come; a WebSocket's has come."""
     with process.gateway(tmp_path, "[serve]\nread = 0.3\npace = 0.0\n") as running, socket(running.base) as ws:

@@ -8,16 +8,12 @@ import msgspec
 import pytest
 
 from penstock.testing import Reply
-from tests.gateway.gateway_thread import gateway
-from tests.gateway.openresponses import FAST, fits, socket
-from tests.gateway.test_vendor_errors import begun
-from tests.gateway.vendor_error_cases import SENT, UPSTREAMS, WANTED
-
-pytestmark = pytest.mark.slow
+from tests.oracles.gateway.test_vendor_errors import begun
+from tests.oracles.gateway.vendor_error_cases import SENT, UPSTREAMS, WANTED
+from tests.support.gateway import gateway
+from tests.support.openresponses import FAST, fits, socket
 
 
-@pytest.mark.finding("AGT-2")
-@pytest.mark.row("G1")
 @pytest.mark.parametrize("upstream", UPSTREAMS)
 def test_a_refusal_has_status_and_headers(upstream: str) -> None:
     status, body = SENT[upstream]["rate-limit"]
@@ -32,7 +28,6 @@ def test_a_refusal_has_status_and_headers(upstream: str) -> None:
         assert not [name for name in headers if name.startswith("content-")]
 
 
-@pytest.mark.finding("AGT-2")
 @pytest.mark.parametrize("kind", ["rate-limit", "quota", "overflow", "server"])
 @pytest.mark.parametrize("upstream", UPSTREAMS)
 def test_a_failure_in_mid_turn_has_them_too(upstream: str, kind: str) -> None:
@@ -49,7 +44,6 @@ def test_a_failure_in_mid_turn_has_them_too(upstream: str, kind: str) -> None:
         assert last["headers"].get("retry-after") == wait
 
 
-@pytest.mark.finding("AGT-2")
 def test_the_gateways_own_refusal_has_status_and_headers() -> None:
     with gateway(serve=FAST) as (running, _), socket(running.url) as ws:
         for body in ({"model": "nobody", "input": "x"}, {"model": "nobody", "input": "x", "generate": False}):
@@ -66,7 +60,6 @@ def _broken_off(*rows: dict[str, Any]) -> Reply:
     return Reply.body(opening + more, headers={"content-type": "text/event-stream"})
 
 
-@pytest.mark.finding("AGT-2")
 @pytest.mark.parametrize(
     ("error", "wanted"),
     [
@@ -88,7 +81,6 @@ def test_an_error_that_no_failed_response_follows_has_its_own_type(
         assert (frame["status"], frame["error"]["type"], frame["error"]["code"]) == wanted
 
 
-@pytest.mark.finding("AGT-3")
 def test_a_response_that_is_cut_fails_under_the_id_that_it_began_with() -> None:
     with gateway(_broken_off(), serve=FAST) as (running, _), socket(running.url) as ws:
         frames = ws.turn(model="responses/text", input="Hi.")

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from tests.node.oracle import Oracles
-from tests.node.replay_server import Player
+from tests.oracles.node.oracle import Oracles
+from tests.oracles.node.replay_server import Player
 from tests.oracles.outcome import Outcome, arguments
 from tests.oracles.replay import STREAM, WHOLE
 

@@ -27,31 +27,26 @@ READERS: list[tuple[str, tuple[str, ...], Callable[[bytes], list[Outcome]]]] = [
     ("google-genai", ("gemini",), google_sdk.outcomes),
 ]
 MOST_FAILED = 0.05
-needs_sdk = pytest.mark.slow  # to import the SDKs takes seconds
 
 
-@needs_sdk
 def test_chat_is_read_by_the_openai_sdk() -> None:
     usage = {"prompt_tokens": 5, "completion_tokens": 9, "total_tokens": 14}
     wanted = msgspec.structs.replace(SAID, finish="tool_calls", usage=usage)
     assert openai_chat_sdk.outcomes(samples.chat_stream()) == [wanted]
 
 
-@needs_sdk
 def test_a_call_without_arguments_has_none() -> None:
     whole = samples.chat(samples.fragment(0, "", id="n", type="function", name="now"), "tool_calls")
     (outcome,) = openai_chat_sdk.outcomes(samples.events(whole))
     assert outcome.calls == [("n", "now", {})]
 
 
-@needs_sdk
 def test_a_chat_error_in_the_stream_is_the_providers_and_keeps_what_was_said() -> None:
     error = {"error": {"message": "gone", "code": 502}}
     (outcome,) = openai_chat_sdk.outcomes(samples.events(samples.chat({"content": "Half"}), error))
     assert (outcome.text, outcome.error, outcome.failed) == ("Half", "gone", None)
 
 
-@needs_sdk
 @pytest.mark.parametrize("beta", [False, True])
 def test_a_message_is_read_by_the_anthropic_sdk(beta: bool) -> None:
     usage = {"input_tokens": 5, "output_tokens": 9}
@@ -59,7 +54,6 @@ def test_a_message_is_read_by_the_anthropic_sdk(beta: bool) -> None:
     assert anthropic_sdk.outcomes(samples.message_stream(), beta=beta) == [wanted]
 
 
-@needs_sdk
 def test_messages_in_one_body_are_read_one_by_one() -> None:
     text = samples.block(0, {"type": "text", "text": ""}, {"type": "text_delta", "text": "More."})
     body = samples.message_stream() + samples.message(text, finish="end_turn")
@@ -69,16 +63,13 @@ def test_messages_in_one_body_are_read_one_by_one() -> None:
     ]
 
 
-@needs_sdk
 def test_an_anthropic_error_is_the_providers() -> None:
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}
     (outcome,) = anthropic_sdk.outcomes(samples.events(error, named=True))
     assert (outcome.error, outcome.failed) == ("busy", None)
 
 
-@pytest.mark.parametrize(
-    "read", [openai_responses.outcomes, pytest.param(openai_responses.sdk_outcomes, marks=needs_sdk)]
-)
+@pytest.mark.parametrize("read", [openai_responses.outcomes, openai_responses.sdk_outcomes])
 def test_a_response_is_read_from_its_snapshot_and_by_the_openai_sdk(read: Callable[[bytes], list[Outcome]]) -> None:
     wanted = msgspec.structs.replace(SAID, finish="completed", usage=samples.RESPONSE_USAGE)
     assert read(samples.response_stream()) == [wanted]
@@ -88,7 +79,6 @@ def test_two_responses_in_one_body_are_two() -> None:
     assert [o.text for o in openai_responses.outcomes(samples.response_stream() * 2)] == ["See there."] * 2
 
 
-@needs_sdk
 @pytest.mark.parametrize("vertex", [False, True])
 def test_gemini_is_read_by_the_google_sdk(vertex: bool) -> None:
     usage = {"promptTokenCount": 5, "candidatesTokenCount": 9}
@@ -104,7 +94,6 @@ def test_expected_parts_are_read() -> None:
     assert not case.belongs(["Hm.", "See"])
 
 
-@needs_sdk
 @pytest.mark.parametrize("read", [row[2] for row in READERS])
 def test_what_an_oracle_cannot_take_is_a_failure_and_never_an_exception(read: Callable[[bytes], list[Outcome]]) -> None:
     (outcome,) = read(b"event: message_start\ndata: {not json\n\n")
@@ -121,8 +110,6 @@ def test_key_paths_that_stop_nowhere_go_all_the_way() -> None:
     assert keypaths.Paths().of({"a": [[{"b": None}]]}) == {"a", "a[]", "a[][]", "a[][].b"}
 
 
-@pytest.mark.corpus
-@pytest.mark.slow
 @corpus.SHARES
 @pytest.mark.parametrize(("label", "protocols", "read"), READERS, ids=[row[0] for row in READERS])
 def test_oracles_read_nearly_every_recorded_stream(
@@ -145,7 +132,6 @@ def test_oracles_read_nearly_every_recorded_stream(
     assert [entry.name for entry, outcomes in found if not 0 < len(outcomes) <= entry.messages] == []
 
 
-@pytest.mark.corpus
 def test_nearly_every_asserted_run_is_tied_to_its_stream() -> None:
     corpus.corpus_or_skip()
     asserted = {entry.name: (entry, expected.cases(entry.expected)) for entry in corpus.streams() if entry.expected}

@@ -15,11 +15,10 @@ from zlib import crc32
 import pytest
 
 from tests.oracles import wire
+from tests.support.paths import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-PROJECT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
@@ -113,8 +112,8 @@ def streams(protocol: str | None = None) -> list[Entry]:
     return entries("stream", protocol)
 
 
-SHARES = pytest.mark.parametrize("share", [3, pytest.param(1, id="all", marks=pytest.mark.exhaustive)])
-"""For tests that take long: one of three recordings in `make test`, all of them in `make test-all`."""
+SHARES = pytest.mark.parametrize("share", [3, pytest.param(1, id="all", marks=pytest.mark.nightly)])
+"""For tests that take long: one of three recordings in `make test`, all of them in `make nightly`."""
 
 
 def take_share(found: Iterable[Entry], share: int) -> list[Entry]:

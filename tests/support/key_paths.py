@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tests.support.paths import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -124,7 +125,7 @@ def collect(protocol: str) -> dict[str, Seen]:
 
 
 def main() -> int:
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    sys.path.insert(0, str(PROJECT))
     from tests.support.corpus import absent_reason, streams
 
     protocols = sys.argv[1:] or sorted({entry.protocol for entry in streams()})

@@ -1,4 +1,4 @@
-"""A sample of a matrix: `make test` runs some of its pairs, `make test-all` runs the others, too."""
+"""A sample of a matrix: `make test` runs some of its pairs, `make nightly` runs the others, too."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def sample_pairs(pairs: Iterable[tuple[str, str]], one_of: int) -> list[Any]:
         if chosen:
             left.add(one)
             right.add(other)
-        made.append(pytest.param(one, other, marks=() if chosen else pytest.mark.exhaustive))
+        made.append(pytest.param(one, other, marks=() if chosen else pytest.mark.nightly))
     return made

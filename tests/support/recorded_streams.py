@@ -52,7 +52,7 @@ def packed(value: Any) -> bytes:
 def shards(entries: list[Entry], size: int, one_of: int = 1) -> list[Any]:
     """Parameters of about equally much work, so that no worker is left with all of it.
 
-    One of so many runs in `make test`, the others in `make test-all`.
+    One of so many runs in `make test`, the others in `make nightly`.
     """
     groups: list[list[Entry]] = [[]]
     room = size
@@ -66,7 +66,7 @@ def shards(entries: list[Entry], size: int, one_of: int = 1) -> list[Any]:
         pytest.param(
             group,
             id=f"{group[0].protocol}-{number}",
-            marks=() if number % one_of == 0 else pytest.mark.exhaustive,
+            marks=() if number % one_of == 0 else pytest.mark.nightly,
         )
         for number, group in enumerate(groups)
         if group

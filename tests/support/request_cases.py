@@ -1,6 +1,6 @@
 """The golden requests: a folder each below `tests/requests`, which a test reads and `tests.support.rewrite_requests` writes.
 
-`about.toml`: `what` it shows, `rows` of the requirements and pitfalls it proves, `source`, and under `[findings]` the
+`about.toml`: `what` it shows, `source`, and under `[findings]` the
 codes that each target reports. `<source>.json` is the body as sent, `canonical.json` what it means, and `<target>.json`
 what any other protocol is sent for it. `mended.json` is there if the source is not sent its own body again.
 """
@@ -11,18 +11,20 @@ import json
 import tomllib
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from penstock.request import Request
 from tests.support import request_protocols as requesting
+from tests.support.paths import TESTS
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from penstock._request_writer import RequestDraft
 
-HOME = Path(__file__).parents[1] / "requests"
+HOME = TESTS / "requests"
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import tomllib
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock import request as rq
 from tests.oracles.outcome import arguments
+from tests.support.paths import TESTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -211,7 +211,7 @@ def _within(few: list[Any], many: list[Any]) -> bool:
 @cache
 def excuses() -> dict[str, dict[str, frozenset[str]]]:
     """Target or `any` → loss key → the facets it excuses; the key `always` needs no report."""
-    rows = tomllib.loads((Path(__file__).parents[1] / "data" / "request_excuses.toml").read_text())
+    rows = tomllib.loads((TESTS / "data" / "request_excuses.toml").read_text())
     return {name: {key: frozenset(facets) for key, facets in row.items()} for name, row in rows.items()}
 
 

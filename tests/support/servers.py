@@ -19,10 +19,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.support.paths import PROJECT
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = PROJECT
 HOST = "127.0.0.1"
 START_TIMEOUT = 60.0
 _PAUSE = 0.02  # between two attempts to connect

@@ -1,6 +1,6 @@
 """The golden cases: one folder each, `tests/streams/<protocol>/<case>/`, which holds
 
-- `about.toml`: what = "…"; optional rows = ["B9"] that it proves, options = {…} of the decoder, diagnostics = [codes],
+- `about.toml`: what = "…"; optional options = {…} of the decoder, diagnostics = [codes],
   source = "aisdk@5" where the folder's name is not enough, targets = {<protocol> = {options}};
 - `wire.<framing>`, the bytes as sent: sse, ndjson, jsonarray, eventstream, or json for an answer that is no stream;
 - `events.jsonl`, the canonical events they mean, and `to-<protocol>.*`, what that target is sent.
@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import tomllib
 from functools import cache, cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from penstock.events import AnyEvent
 from tests.support import run_streams as running
+from tests.support.paths import TESTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
-FOLDER = Path(__file__).parents[1] / "streams"
+FOLDER = TESTS / "streams"
 WHOLE = "json"
 _read = msgspec.json.Decoder(AnyEvent).decode
 _write = msgspec.json.Encoder().encode
@@ -52,10 +53,6 @@ class Case:
     @property
     def options(self) -> dict[str, Any]:
         return dict(self.about.get("options", {}))
-
-    @property
-    def rows(self) -> list[str]:
-        return list(self.about.get("rows", ()))
 
     @property
     def streamed(self) -> bool:

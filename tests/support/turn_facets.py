@@ -13,12 +13,12 @@ import tomllib
 from collections import Counter
 from functools import cache
 from operator import itemgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock import request as rq
 from penstock._fold import fold_all
 from tests.oracles.outcome import arguments
+from tests.support.paths import TESTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -181,7 +181,7 @@ def _quotes(message: str, provider: str) -> bool:
 @cache
 def excuses() -> dict[str, dict[str, frozenset[str]]]:
     """Target or `any` → loss key → the facets it excuses; the key `always` needs no report."""
-    rows = tomllib.loads((Path(__file__).parents[1] / "data" / "excuses.toml").read_text())
+    rows = tomllib.loads((TESTS / "data" / "excuses.toml").read_text())
     return {name: {key: frozenset(facets) for key, facets in row.items()} for name, row in rows.items()}
 
 

@@ -19,7 +19,7 @@ await build({
 if (process.argv.includes("--tests")) {
   await build({
     ...common,
-    entryPoints: ["../tests/vscode/host/index.ts"],
+    entryPoints: ["../tests/surfaces/vscode/host/index.ts"],
     outfile: "dist-tests/index.cjs",
     sourcemap: "inline",
   });

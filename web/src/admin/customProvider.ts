@@ -66,7 +66,7 @@ const PRIVATE_NAMES = [".local", ".localhost", ".lan", ".internal", ".home.arpa"
 
 /**
  * Whether an address is reached without encryption, through a network that is not known to be private. The gateway has
- * the same rule (`describe_exposure`); tests/inspector/exposed_addresses.json holds cases of both.
+ * the same rule (`describe_exposure`); tests/gateway/inspector/exposed_addresses.json holds cases of both.
  */
 export function isExposed(address: string): boolean {
   const url = parse(address);

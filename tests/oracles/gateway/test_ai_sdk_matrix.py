@@ -1,0 +1,47 @@
+"""The AI SDK and `useChat` from npm against every provider protocol. `ai_sdk_matrix.py` has the clients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.oracles.ai_sdk_matrix import PAGE, cells, clients
+from tests.oracles.node.oracle import UI_VERSIONS, Oracles
+from tests.oracles.sdk_matrix import SPOKEN, row
+from tests.support.gateway import gateway
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.oracles.node.oracle import Version
+
+
+@pytest.fixture(scope="module")
+def base() -> Iterator[str]:
+    with gateway() as (running, _):
+        yield running.url
+
+
+@pytest.fixture(scope="module")
+def oracles() -> Iterator[Oracles]:
+    with Oracles() as pool:
+        yield pool
+
+
+@pytest.mark.parametrize("client", clients())
+def test_the_ai_sdk_completes_its_turns(
+    oracles: Oracles, base: str, client: str, record_property: Callable[[str, object], None]
+) -> None:
+    found = list(cells(oracles, base, client))
+    record_property("table", row(found))
+    assert len(found) == len(SPOKEN) * (3 if client.endswith(PAGE) else 6)
+    assert [one for one in found if one[3]] == []
+
+
+@pytest.mark.parametrize("ai", UI_VERSIONS)
+def test_the_ai_sdk_embeds(oracles: Oracles, base: str, ai: Version) -> None:
+    job = {"client": "embed", "baseURL": f"{base}/v1", "model": "openai-chat/embedder", "values": ["a", "b"]}
+    ((seen,),) = oracles.run("turns", ai, [job])
+    assert seen["embeddings"] == [[0.25, -1.5, 0], [0.25, -1.5, 1]]
+    assert seen["usage"]["tokens"] == 7

@@ -1,0 +1,133 @@
+"""What the gateway tells an editor about models: names, limits and their source, capabilities, how tokens count."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from penstock._gateway.endpoints.models import short_price
+from penstock.gateway import App, Config, GatewayConfig
+from tests.core.test_vscode_schema import faults
+
+ACCOUNTS = {
+    "anthropic": ("claude-sonnet-4-5", "claude-unheard-of"),
+    "openrouter": ("anthropic/claude-sonnet-4.5", "acme/new-one"),
+    "codestral": ("codestral-latest",),
+}
+
+
+async def asked(app: App) -> Any:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+        body = (await client.get("/vscode/models")).json()
+    await app.services.aclose()
+    return body
+
+
+def listed(**features: bool) -> dict[str, dict[str, Any]]:
+    providers = {name: {"key": "made-up", "models": models} for name, models in ACCOUNTS.items()}
+    config = GatewayConfig(
+        engine=Config(providers=providers, aliases={"quick": "anthropic/claude-sonnet-4-5"}), features={**features},
+        journal={"path": "memory"}, state={"path": "memory"},
+    )  # fmt: skip
+    body = asyncio.run(asked(App(config, env={})))
+    assert faults("models", body) == []
+    return {model["id"]: model for model in body["models"]}
+
+
+def test_a_model_is_told_with_its_limits_and_who_says_so() -> None:
+    models = listed()
+    sonnet = models["anthropic/claude-sonnet-4-5"]
+    assert sonnet["maxInputTokens"] == sonnet["maxContextWindowTokens"] - sonnet["maxOutputTokens"]
+    assert sonnet["pricing"] == "$3/15", "VS Code shows it in a quarter of a column"
+    assert "200K context" in sonnet["tooltip"]
+    assert "$3 in, $15 out per million" in sonnet["tooltip"]
+    assert "limits and prices: models.dev" in sonnet["tooltip"]
+    assert sonnet["configurationSchema"]["properties"]["reasoningEffort"]["group"] == "navigation"
+    unheard = models["anthropic/claude-unheard-of"]
+    assert unheard["tooltip"].endswith("its context window is not known, 128,000 tokens are assumed")
+    assert unheard["maxInputTokens"] + unheard["maxOutputTokens"] == 128_000
+    assert "pricing" not in unheard
+
+
+def test_thinking_can_be_switched_off_where_every_model_takes_that() -> None:
+    """The least comes first: the utility alias takes it."""
+    models = listed()
+    offered = {
+        name: model["configurationSchema"]["properties"]["reasoningEffort"]
+        for name, model in models.items()
+        if "configurationSchema" in model
+    }
+    assert offered["anthropic/claude-sonnet-4-5"]["enum"] == ["none", "low", "medium", "high"]
+    assert offered["quick"]["enumItemLabels"] == ["None", "Low", "Medium", "High"]
+    assert offered["openrouter/anthropic/claude-sonnet-4.5"]["enum"] == ["low", "medium", "high"]
+
+
+def test_families_are_bare_and_providers_have_their_names() -> None:
+    models = listed()
+    families = {name: model["family"] for name, model in models.items()}
+    assert not any("/" in family for family in families.values())
+    assert families["openrouter/anthropic/claude-sonnet-4.5"].startswith("claude")
+    details = {model["id"].partition("/")[0]: model["detail"] for model in models.values()}
+    wanted = {"anthropic": "Anthropic", "openrouter": "OpenRouter", "codestral": "Codestral", "replay": "Replay"}
+    assert details == {"quick": "Anthropic", **wanted}
+
+
+def test_a_model_of_which_only_the_name_is_known_may_call_tools() -> None:
+    models = listed()
+    assert models["openrouter/acme/new-one"]["capabilities"] == {"toolCalling": True, "imageInput": False}
+    assert models["codestral/codestral-latest"]["capabilities"]["imageInput"] is False
+
+
+def test_what_a_host_would_refuse_is_never_there() -> None:
+    said = json.dumps(listed())
+    assert not any(word in said for word in ("editTools", "isDefault", "requiresAuthorization"))
+
+
+def test_what_is_played_and_what_is_shortened_is_told() -> None:
+    plain, shortening = listed(), listed(context_management=True)
+    assert [name for name, model in plain.items() if model.get("played")] == [
+        name for name in plain if "replay/" in name
+    ]
+    assert not any("compacts" in model for model in plain.values())
+    assert all(model.get("compacts", False) != model.get("played", False) for model in shortening.values())
+
+
+def test_a_client_chooses_the_window_that_is_assumed() -> None:
+    config = GatewayConfig(
+        engine=Config(providers={"acme": {"base_url": "http://127.0.0.1:9/v1", "models": ("tide",)}}),
+        journal={"path": "memory"}, state={"path": "memory"},
+    )  # fmt: skip
+
+    async def ask(query: str) -> httpx.Response:
+        app = App(config, env={})
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+            response = await client.get(f"/vscode/models{query}")
+        await app.services.aclose()
+        return response
+
+    def tide(query: str) -> dict[str, Any]:
+        rows: list[dict[str, Any]] = asyncio.run(ask(query)).json()["models"]
+        return next(row for row in rows if row["id"] == "acme/tide")
+
+    for query, window in (("", 128_000), ("?assumed_context=32768", 32_768), ("?assumed_context=1000", 1_000)):
+        row = tide(query)
+        assert row["maxInputTokens"] + row["maxOutputTokens"] == window
+        assert row["assumed"] is True
+        assert f"{window:,} tokens are assumed" in row["tooltip"]
+    for wrong in ("-1", "0", "many", "1e5", "9" * 30):
+        assert asyncio.run(ask(f"?assumed_context={wrong}")).status_code == 400, wrong
+
+
+@pytest.mark.parametrize(
+    ("prices", "text"),
+    [
+        ((3, 15), "$3/15"), ((1.25, 10), "$1/10"), ((0.15, 0.6), "$.2/.6"), ((0.1, 0.4), "$.1/.4"), ((0, 0), "$0/0"),
+        ((150, 600), "$150/600"), ((2.5, 15), "$3/15"), ((0.075, 0.3), "$.08/.3"), ((1, 5), "$1/5"),
+    ],
+)  # fmt: skip
+def test_prices_are_short(prices: tuple[float, float], text: str) -> None:
+    assert short_price(*prices) == text
