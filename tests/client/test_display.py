@@ -21,8 +21,7 @@ from penstock._fold import fold_all
 from penstock._printable_text import reveal_controls
 from penstock.testing import play, scripts
 from tests.page.axe import serious
-from tests.support.browser import chromium
-from tests.support.inspector import SHOTS
+from tests.support.browser import SHOTS, chromium
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,7 +6,6 @@ of their own.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,15 +13,13 @@ import pytest
 
 from penstock._inspector import keeping_policy
 from penstock._inspector.static_files import StaticFiles
-from tests.support.browser import LIMIT, chromium
+from tests.support.browser import LIMIT, SHOTS, chromium
 from tests.support.inspector import Inspected, inspected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
-
-SHOTS = os.environ.get("PENSTOCK_SHOTS", "")  # a folder: pictures are kept there, else nowhere
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,8 @@ from playwright.sync_api import expect
 
 from tests.page.appearances import THEMES
 from tests.page.axe import misplaced_headings, serious
-from tests.support.inspector import SHOTS, inspected
+from tests.support.browser import SHOTS
+from tests.support.inspector import inspected
 from tests.support.sample_turns import SLOWLY, send, sending, wired
 
 if TYPE_CHECKING:

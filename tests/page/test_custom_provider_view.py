@@ -20,8 +20,9 @@ from tests.gateway.test_custom_providers import BAD, GOOD, add_keys, configured,
 from tests.page.appearances import THEMES
 from tests.page.axe import serious
 from tests.page.test_manage_view import drop_refusals, open_tab, row_of
+from tests.support.browser import SHOTS
 from tests.support.gateway import LIMIT
-from tests.support.inspector import SHOTS, Inspected, run_inspector
+from tests.support.inspector import Inspected, run_inspector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

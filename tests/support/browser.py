@@ -5,6 +5,7 @@ Its headless shell is preferred, as by Playwright itself: the same engine withou
 
 from __future__ import annotations
 
+import os
 import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser
 
+SHOTS = os.environ.get("PENSTOCK_SHOTS", "")  # a folder: pictures are kept there, else nowhere
 LIMIT = 30_000  # milliseconds that a step in the browser may take
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 MISSING = "Chromium is missing (Debian: apt-get install chromium-headless-shell; Ubuntu: apt-get install chromium)"

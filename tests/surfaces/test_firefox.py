@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.page.exported_page import exported_traces
+from tests.support.browser import SHOTS
 from tests.support.firefox import firefox
-from tests.support.inspector import SHOTS, inspected
+from tests.support.inspector import inspected
 from tests.support.sample_turns import send, send_named, wired
 
 if TYPE_CHECKING:
