@@ -88,11 +88,11 @@ format: .venv/.stamp-dev ## put the code in order: ruff's fixes and its formatte
 bench: .venv/.stamp-node ## measure, and write benchmarks/results.md
 	$(BIN)/python -m benchmarks --write $(ARGS)
 
-# make fuzz MINUTES=20, or make fuzz ARGS="--past 20000 --write"; ARGS="--list" names the targets.
+# make fuzz MINUTES=20, or make fuzz ARGS="--past 20000"; ARGS="--list" names the targets.
 .PHONY: fuzz
 fuzz: MINUTES ?= 5
 fuzz: .venv/.stamp-dev ## changed inputs for every decoder, reader and parser, for MINUTES=5
-	$(BIN)/python -m fuzz --minutes $(MINUTES) --command 'make fuzz MINUTES=$(MINUTES)$(if $(ARGS), ARGS="$(ARGS)")' $(ARGS)
+	$(BIN)/python -m fuzz --minutes $(MINUTES) $(ARGS)
 
 .PHONY: agents
 agents: .venv/.stamp-dev .venv/.stamp-agents ## coding agents from npm against the gateway: the matrix; not part of make test

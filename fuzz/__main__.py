@@ -33,10 +33,7 @@ def main() -> int:
     print(f"{len(names)} targets, {options.jobs} at a time, seed {seed}", flush=True)
     since = time.monotonic()
     results = _run(Workers(names, limits, seed, options.jobs))
-    if options.write:
-        report.write(
-            results, options.command or f"python -m fuzz {shlex.join(sys.argv[1:])}", (time.monotonic() - since) / 60
-        )
+    print(report.table(results, f"python -m fuzz {shlex.join(sys.argv[1:])}", (time.monotonic() - since) / 60))
     return _conclude(results)
 
 
@@ -48,8 +45,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--target", action="append", default=[], help="targets whose names begin so; may be repeated")
     parser.add_argument("--seed", type=int, help="the same seed gives the same inputs")
     parser.add_argument("--jobs", type=int, default=CORES, help=f"processes ({CORES})")
-    parser.add_argument("--write", action="store_true", help="write the figures into docs/testing.md")
-    parser.add_argument("--command", default="", help="the command to show with the figures")
     parser.add_argument("--replay", type=Path, help="check this one input, and show what happens")
     parser.add_argument("--list", action="store_true", help="list the targets")
     return parser.parse_args()

@@ -1,4 +1,4 @@
-"""Keeps crashes as files, and writes the table of figures into docs/testing.md."""
+"""Keeps crashes as files, and makes the table of figures."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 CRASHES = ROOT / "fuzz" / "crashes"
 CASES = ROOT / "tests" / "fuzz_cases"
-PAGE = ROOT / "docs" / "testing.md"
-BEGIN, END = "<!-- fuzz figures: written by make fuzz -->", "<!-- end of the fuzz figures -->"
 SHORT = 120
 
 
@@ -45,7 +43,7 @@ def advice(target: str, crash: Crash, path: Path) -> str:
 
 
 def table(results: Sequence[Result], command: str, minutes: float) -> str:
-    """The figures as they stand in the documentation."""
+    """The figures of a run."""
     inputs, past = sum(row.inputs for row in results), sum(row.past for row in results)
     crashes = sum(len(row.crashes) for row in results)
     rows = [f"| `{row.target}` | {row.inputs:,} | {row.past:,} | {len(row.crashes)} |" for row in results]
@@ -53,13 +51,3 @@ def table(results: Sequence[Result], command: str, minutes: float) -> str:
     found = f"{crashes} crashes were found." if crashes else "No crash was found."
     columns = ["| target | inputs | past the first checks | crashes |", "|---|---|---|---|"]
     return "\n".join([f"{head} {found}", "", *columns, *rows, f"| all | {inputs:,} | {past:,} | {crashes} |"])
-
-
-def write(results: Sequence[Result], command: str, minutes: float) -> None:
-    """Put the table into docs/testing.md, in place of the one before."""
-    text = PAGE.read_text()
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"{PAGE}: the lines {BEGIN!r} and {END!r} are missing")
-    PAGE.write_text(f"{before}{BEGIN}\n{table(results, command, minutes)}\n{END}{after}")

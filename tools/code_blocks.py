@@ -1,7 +1,4 @@
-"""Reads the code blocks of all pages, and writes the table in docs/testing.md that counts them.
-
-    python -m tools.code_blocks            # the table, and each block that is not run
-    python -m tools.code_blocks --write    # puts the table into docs/testing.md
+"""Reads the code blocks of all pages; `python -m tools.code_blocks` names those that are not run.
 
 A comment directly above a block says how it is run; readers do not see it:
 
@@ -18,16 +15,12 @@ A fence with a title (```python title="app.py") is a file: it is written to the 
 
 from __future__ import annotations
 
-import argparse
 import re
 import textwrap
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-TABLE_PAGE = ROOT / "docs" / "testing.md"
-BEGIN, END = "<!-- code blocks: begin -->", "<!-- code blocks: end -->"
 FENCE = re.compile(r'^( *)(```+) *([\w-]*)(?: +title="([^"]*)")?(?: .*)?$')
 COMMENT = re.compile(r"<!-- *([a-z][a-z ]*[a-z])(?::\s*(.*?))? *-->", re.DOTALL)
 MARKS = {"not run", "setup", "continues", "prints", "fails", "reader"}
@@ -97,39 +90,13 @@ def read_blocks(page: Path) -> list[CodeBlock]:
     return blocks
 
 
-def render_table(blocks: list[CodeBlock]) -> str:
-    """How many blocks are checked in which way, and how many are not, by reason."""
-    checked = Counter((CHECKS[block.language], block.language) for block in blocks if block.reason is None)
-    reasons = Counter(block.reason for block in blocks if block.reason is not None)
-    rows = ["| blocks | how many |", "|---|---|"]
-    for way in dict.fromkeys(CHECKS.values()):
-        counts = {language: number for (how, language), number in sorted(checked.items()) if how == way}
-        if counts:
-            names = ", ".join(f"{language} {number}" for language, number in counts.items())
-            rows.append(f"| {way}: {names} | {sum(counts.values())} |")
-    rows += [f"| not run: {reason} | {number} |" for reason, number in sorted(reasons.items())]
-    return "\n".join([*rows, f"| **not run, together** | **{sum(reasons.values())}** |"])
-
-
-def write_table(table: str) -> None:
-    """Replaces the table between the two marks of docs/testing.md."""
-    text = TABLE_PAGE.read_text(encoding="utf-8")
-    before, rest = text.split(BEGIN)
-    TABLE_PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.split(END)[1]}", encoding="utf-8")
-
-
 def main() -> None:
-    """The command."""
-    parser = argparse.ArgumentParser(description="Counts the code blocks of all pages.")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/testing.md")
+    """Prints the blocks that are not run, and why."""
     blocks = [block for page in list_pages() for block in read_blocks(page)]
-    table = render_table(blocks)
-    if parser.parse_args().write:
-        write_table(table)
-    print(table)
-    for block in blocks:
-        if block.reason is not None:
-            print(f"{block.place}: {block.reason}")
+    waiting = [block for block in blocks if block.reason is not None]
+    for block in waiting:
+        print(f"{block.place}: {block.reason}")
+    print(f"{len(waiting)} of {len(blocks)} blocks are not run")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import stat
 import subprocess
 import sys
 import tarfile
@@ -15,12 +14,11 @@ from pathlib import Path
 import pytest
 
 from tests.surfaces.release.builds import EPOCH, ROOT, STATIC, commit_tree, copy_tree, names_in, need_page
-from tools.release.__main__ import STEPS, find_problems
-from tools.release.checksums import write_checksums
+from tools.release.__main__ import STEPS
 from tools.release.source_tree import list_files
-from tools.release.steps import IMAGE_FILES, Release, build_image_context, empty_folder
+from tools.release.steps import IMAGE_FILES, Release, build_image_context
 from tools.release.versions import read_version
-from tools.reproducible_archives import extract_tar, rewrite_zip, source_date_epoch, write_tar
+from tools.reproducible_archives import extract_tar
 
 MINUTES = 10
 
@@ -94,43 +92,6 @@ def test_two_releases_in_two_folders_are_equal(tmp_path: Path) -> None:
     assert hashlib.sha256(wheel).hexdigest() == found[0][f"penstock-{version}-py3-none-any.whl"]
 
 
-def test_a_zip_file_is_written_again_by_its_content_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", str(EPOCH))
-    rows = {"b/plain.txt": (0o600, (2020, 1, 1, 0, 0, 0)), "a/tool": (0o700, (1999, 1, 1, 0, 0, 0))}
-    for name, order in (("one.zip", list(rows)), ("two.zip", [*reversed(rows)])):
-        with zipfile.ZipFile(tmp_path / name, "w") as archive:
-            for row in order:
-                info = zipfile.ZipInfo(row, rows[row][1] if name == "one.zip" else (2001, 2, 3, 4, 5, 6))
-                info.external_attr = rows[row][0] << 16
-                archive.writestr(info, f"the content of {row}")
-        rewrite_zip(tmp_path / name)
-    assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
-    with zipfile.ZipFile(tmp_path / "one.zip") as archive:
-        modes = {row.filename: stat.S_IMODE(row.external_attr >> 16) for row in archive.infolist()}
-        assert archive.read("a/tool") == b"the content of a/tool"
-    assert modes == {"a/tool": 0o755, "b/plain.txt": 0o644}
-
-
-@pytest.mark.parametrize("filters", [True, False] if sys.version_info < (3, 12) else [True])
-def test_a_tar_file_is_unpacked_with_and_without_filters(
-    filters: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Python 3.11.2 has none."""
-    (tmp_path / "tool").write_text("content")
-    (tmp_path / "tool").chmod(0o700)
-    write_tar(tmp_path / "one.tar.gz", tmp_path, ["tool"])
-    if not filters:
-        monkeypatch.delattr(tarfile, "data_filter", raising=False)
-    extract_tar(tmp_path / "one.tar.gz", tmp_path / "out")
-    assert (tmp_path / "out/tool").read_text() == "content"
-    assert stat.S_IMODE((tmp_path / "out/tool").stat().st_mode) == 0o755
-
-
-def test_the_time_of_entries_is_one_that_a_zip_file_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
-    assert source_date_epoch() == 315532800
-
-
 def test_the_image_context_has_every_file_that_the_image_copies(tmp_path: Path) -> None:
     version = read_version()
     build_image_context(Release(ROOT, tmp_path, version, EPOCH))
@@ -147,64 +108,6 @@ def test_the_image_context_has_every_file_that_the_image_copies(tmp_path: Path) 
     assert missing == []
     assert "deploy/Dockerfile" in names
     assert all(any(name.startswith(one) for name in names) for one in IMAGE_FILES)
-
-
-def test_checksums_are_those_of_all_files(tmp_path: Path) -> None:
-    (tmp_path / "b.txt").write_bytes(b"b")
-    (tmp_path / "a.txt").write_bytes(b"a")
-    write_checksums(tmp_path)
-    subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=tmp_path, check=True, capture_output=True)
-    assert [line[66:] for line in (tmp_path / "SHA256SUMS").read_text().splitlines()] == ["a.txt", "b.txt"]
-    (tmp_path / "b.txt").write_bytes(b"c")
-    assert subprocess.run(["sha256sum", "--check", "SHA256SUMS"], cwd=tmp_path, capture_output=True).returncode  # noqa: PLW1510
-
-
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    (tmp_path / "changelog.d").mkdir()
-    (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## [1.0.0] - 2026-01-01\n\n### Added\n- All.\n")
-    commit_tree(tmp_path)
-    return tmp_path
-
-
-def test_a_release_needs_a_committed_tree_and_its_section_of_the_changelog(repository: Path) -> None:
-    assert find_problems("1.0.0", repository) == []
-    (problem,) = find_problems("1.1.0", repository)
-    assert "no section [1.1.0]: run make changelog" in problem
-    (repository / "new.py").touch()
-    (problem,) = find_problems("1.0.0", repository)
-    assert problem == "these files are not committed: new.py"
-    for number in range(20):
-        (repository / f"more{number}").touch()
-    (problem,) = find_problems("1.0.0", repository)
-    assert problem.endswith("and 11 more")
-
-
-def test_a_tag_must_be_that_of_the_version(repository: Path) -> None:
-    subprocess.run(["git", "tag", "v1.0.1"], cwd=repository, check=True)
-    assert find_problems("1.0.0", repository) == ["the commit has the tag v1.0.1, but the version is 1.0.0"]
-    subprocess.run(["git", "tag", "v1.0.0"], cwd=repository, check=True)
-    assert find_problems("1.0.0", repository) == []
-
-
-def test_files_of_somebody_else_are_not_deleted(tmp_path: Path) -> None:
-    (tmp_path / "letter.txt").touch()
-    with pytest.raises(SystemExit, match="is not empty"):
-        empty_folder(tmp_path, ours=False)
-    empty_folder(tmp_path, ours=True)
-    assert [*tmp_path.iterdir()] == []
-
-
-def test_a_step_that_does_not_exist_is_refused() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tools.release", "--steps", "wheel"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "there is no step wheel: page, python" in done.stderr
 
 
 def test_the_sbom_has_what_is_shipped() -> None:

@@ -26,12 +26,13 @@ from typing import TYPE_CHECKING, Any, Self
 import pytest
 
 from tests.support.browser import BROWSERS, MISSING
+from tests.support.paths import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 HERE = Path(__file__).parent
-ROOT = HERE.parent.parent
+ROOT = PROJECT
 EXTENSION = ROOT / "vscode"
 LISTENING = re.compile(r"https?://127\.0\.0\.1:\d+")
 LIMIT = 120.0

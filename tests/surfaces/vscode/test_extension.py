@@ -18,7 +18,6 @@ from penstock._tokens.tool_rendering import render_tool
 from penstock.request import Tool
 from penstock.tokens import HybridTokenEstimator, TokenStore
 from tests.surfaces.vscode.e2e import EXTENSION, HERE, ROOT, Gateway, alone, need_packages, node, script
-from tests.surfaces.vscode.signed_upstream import insisting, insisting_on_all, insisting_on_words
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -308,18 +307,3 @@ def test_the_examples_name_settings_and_vendors_that_exist() -> None:
         wanted = vendors[group["vendor"]]["configuration"]
         assert set(wanted["required"]) <= set(group) - {"name", "vendor"} <= set(wanted["properties"])
     assert "configuration" not in vendors["penstock"], "a host would not find what is chosen for its models"
-
-
-def test_the_scripted_provider_insists() -> None:
-    """The test of reasoning state stands on this refusal."""
-    call = {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "x", "input": {}}]}
-    result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "y"}]}
-    thought = {"type": "thinking", "thinking": "", "signature": "sig_1"}
-    assert insisting({"messages": [call, result]}).status == 400
-    signed = {**call, "content": [thought, *call["content"]]}
-    assert insisting({"messages": [signed, result]}).status == 200
-    words = {"role": "assistant", "content": [{"type": "text", "text": "It is."}]}
-    assert insisting_on_words({"messages": [words]}).status == 400
-    told = {**words, "content": [{**thought, "signature": "said_1"}, *words["content"]]}
-    assert insisting_on_words({"messages": [told]}).status == 200
-    assert insisting_on_all({"messages": [signed, result]}).status == 400

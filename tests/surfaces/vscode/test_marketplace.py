@@ -9,16 +9,13 @@ import zipfile
 from typing import TYPE_CHECKING, Any
 
 from tests.surfaces.vscode.e2e import EXTENSION, alone, need_packages
-from tools import vscode_publication as publication
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 ADDRESS = "https://example.com/someone/penstock"
-README = (EXTENSION / "README.md").read_text("utf-8")
 BUILT_IN = ("workbench.", "vscode.")
 MAX_DESCRIPTION = 200  # of the extension, as the Marketplace shows it in lists
-STEP_LINES = 5  # of a step's text: at 1,200 pixels with the chat open there is room for these, and not for the pictures
 
 
 def manifest() -> dict[str, Any]:
@@ -51,39 +48,6 @@ def test_the_manifest_has_what_the_marketplace_shows() -> None:
     assert (EXTENSION / "CHANGELOG.md").read_text("utf-8").count(f"## {row['version']}") == 1
 
 
-def test_the_address_comes_from_pyproject() -> None:
-    for name in ("repository", "homepage", "bugs"):
-        assert name not in manifest()
-    filled = publication.fill_manifest(manifest(), ADDRESS)
-    assert filled["repository"]["url"].startswith(ADDRESS)
-    assert filled["homepage"].startswith(ADDRESS)
-    assert filled["bugs"]["url"] == f"{ADDRESS}/issues"
-    assert publication.fill_manifest(manifest(), "") == manifest()
-
-
-def test_the_readme_has_pictures_with_words_and_a_statement_on_telemetry() -> None:
-    pictures = re.findall(r"!\[([^\]]*)\]\(([^)]*)\)", README)
-    assert len(pictures) >= 5
-    for words, place in pictures:
-        assert len(words) > 10, f"{place} needs a text for those who cannot see it"
-        width, _ = png_size(EXTENSION / place)
-        assert width >= 600
-    kept = {file.name for file in (EXTENSION / "docs").glob("*.png")}
-    assert kept == {place.removeprefix("docs/") for _, place in pictures}, "each picture is used"
-    assert re.search(r"^## Privacy\n", README, re.MULTILINE)
-    assert "sends no telemetry" in README
-
-
-def test_pictures_survive_packing_once_there_is_an_address() -> None:
-    filled = publication.fill_readme(README, ADDRESS, "1.2.3")
-    assert filled.count(f"]({ADDRESS}/raw/v1.2.3/vscode/docs/") == README.count("](docs/")
-    assert "](docs/" not in filled
-    plain = publication.fill_readme(README, "", "1.2.3")
-    assert "![" not in plain
-    assert not re.search(r"\]\((?!https://|#)", plain), "a link that leads nowhere"
-    assert not re.search(r"\]\((?!https://|#)", filled)
-
-
 def test_no_telemetry_is_sent() -> None:
     for file in (EXTENSION / "src").rglob("*.ts"):
         assert not re.search(
@@ -110,20 +74,6 @@ def test_menus_need_no_proposed_api() -> None:
 
 def links(text: str) -> list[str]:
     return re.findall(r"\(command:([\w.]+)", text)
-
-
-def test_the_walkthrough_is_readable_without_its_pictures() -> None:
-    (walkthrough,) = manifest()["contributes"]["walkthroughs"]
-    assert len(walkthrough["title"]) <= 20, "it is cut in the list of walkthroughs"
-    for step in walkthrough["steps"]:
-        text = step["description"]
-        assert links(text), f"{step['id']} has no button"
-        assert len(text.split("\n")) <= STEP_LINES
-        assert len(step["title"]) <= 30
-        assert (EXTENSION / step["media"]["markdown"]).is_file()
-    first = walkthrough["steps"][0]
-    assert "key" in first["description"]
-    assert links(first["description"])[0] == "penstock.addProvider"
 
 
 def test_every_link_runs_a_command_that_exists() -> None:

@@ -21,19 +21,15 @@ from ruamel.yaml import YAML
 from tests.surfaces.vscode.e2e import ROOT
 from tests.surfaces.vscode.standalone import bare_environment, built, launched, without_network
 from tools.reproducible_archives import extract_tar
-from tools.standalone import notices
 from tools.standalone.build import PLACE, folder_size, pack_archive
-from tools.standalone.entry import choose_ca_file, prepare_environment
+from tools.standalone.entry import choose_ca_file
 from tools.standalone.glibc import elf_files, file_needs, needed_glibc, version_of
 from tools.standalone.notices import (
     NOTICES,
-    IncompleteNoticesError,
     locked_names,
     normalized,
-    unknown_parts,
-    write_notices,
 )
-from tools.standalone.targets import TARGETS, executable_name, target_of, this_target
+from tools.standalone.targets import TARGETS, executable_name, this_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -248,19 +244,6 @@ def test_the_notices_name_every_part(folder: Path) -> None:
     assert (folder / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
 
 
-def test_a_part_without_a_licence_stops_the_build(tmp_path: Path) -> None:
-    (tmp_path / "_internal").mkdir()
-    for name in ("libreadline.so.8", "libssl.so.3", "libpython3.13.so.1.0", "base_library.zip", "strange"):
-        (tmp_path / "_internal" / name).touch()
-    found = unknown_parts(tmp_path, ["os.path", "penstock._cli", "numpy.linalg"], [], notices.load_libraries())
-    assert found == ["libreadline.so.8", "numpy", "strange"]
-    lock = tmp_path / "empty.lock"
-    lock.touch()
-    with pytest.raises(IncompleteNoticesError, match=r"libreadline\.so\.8, numpy, strange"):
-        write_notices(tmp_path, tmp_path, lock, ["numpy"], "")
-    assert not (tmp_path / NOTICES).exists()
-
-
 def test_the_download_is_the_folder_and_small(folder: Path, tmp_path: Path, record_property: Any) -> None:
     archive = pack_archive(folder, tmp_path, "linux-x64")
     assert archive.name == "penstock-gateway-linux-x64.tar.gz"
@@ -300,39 +283,8 @@ def test_the_release_builds_every_platform_from_pinned_parts() -> None:
         assert any("smoke.py" in step.get("run", "") for step in jobs[job]["steps"]), f"{job} starts what it built"
 
 
-def test_the_names_of_platforms() -> None:
-    rows = {
-        ("linux", "x86_64"): "linux-x64", ("linux", "aarch64"): "linux-arm64", ("darwin", "x86_64"): "darwin-x64",
-        ("darwin", "arm64"): "darwin-arm64", ("win32", "AMD64"): "win32-x64", ("win32", "ARM64"): "win32-arm64",
-    }  # fmt: skip
-    assert {row: target_of(*row) for row in rows} == rows
-    assert target_of("linux", "x86_64", musl=True) == "alpine-x64"
-    assert {*rows.values(), "alpine-x64"} == set(TARGETS)
-    assert executable_name("win32-arm64") == "penstock.exe"
-    with pytest.raises(LookupError, match="linux-armv7l"):
-        target_of("linux", "armv7l")
-
-
 def test_certificates_are_the_systems_own_where_there_are_some(tmp_path: Path) -> None:
     ours = tmp_path / "company.pem"
     ours.touch()
     assert choose_ca_file((str(tmp_path / "none"), str(ours)), "packaged") == str(ours)
     assert choose_ca_file((str(tmp_path / "none"),), "packaged") == "packaged"
-
-
-@pytest.mark.parametrize("given", [{"SSL_CERT_FILE": "/own.pem"}, {"SSL_CERT_DIR": "/own"}])
-def test_certificates_that_somebody_chose_are_kept(given: dict[str, str]) -> None:
-    environ = dict(given)
-    prepare_environment(environ, "linux")
-    assert environ == given
-
-
-def test_programs_that_it_starts_use_the_systems_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
-    def prepared(environ: dict[str, str]) -> dict[str, str]:
-        prepare_environment(environ, "linux")
-        return environ
-
-    monkeypatch.setattr(sys, "_MEIPASS", "/x/_internal", raising=False)
-    given = {"SSL_CERT_FILE": "/own.pem", "LD_LIBRARY_PATH": "/x/_internal:/before"}
-    assert prepared({**given, "LD_LIBRARY_PATH_ORIG": "/before"})["LD_LIBRARY_PATH"] == "/before"
-    assert "LD_LIBRARY_PATH" not in prepared(given)
