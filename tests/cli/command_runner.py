@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from importlib.metadata import entry_points
 from io import BytesIO, TextIOWrapper
 from tempfile import TemporaryFile
 
-from penstock._cli import main
 from tests.support.paths import PROJECT
+
+(main,) = [one.load() for one in entry_points(group="console_scripts", name="penstock")]
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -44,3 +47,12 @@ def inside(*words: str, given: bytes = b"", **more: str) -> subprocess.Completed
             os.environ.update(kept)
     said = [file.detach().getvalue() for file in (out, err)]
     return subprocess.CompletedProcess(words, code, *said)
+
+
+def complete(*words: str, **more: str) -> list[str] | None:
+    """What a shell would offer for the last of these words; None: names of files."""
+    said = json.loads(inside("completion", "--json", "--words", *words, **more).stdout)
+    return None if said["files"] else [row["word"] for row in said["words"]]
+
+
+COMMANDS = tuple(complete("") or ())

@@ -14,6 +14,7 @@ from penstock._cli.chat_input import HISTORY_FILE, MAX_ENTRIES, MAX_ENTRY, ChatH
 from penstock.testing import Reply, Upstream, play, scripted
 from tests.cli.command_runner import environment, inside
 from tests.cli.terminal_session import CTRL_C, CTRL_D, LEFT, TAB, UP, Terminal
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -215,7 +216,7 @@ def test_commands(up: Upstream, tmp_path: Path) -> None:
     assert [message["role"] for message in saved] == ["system", "user", "assistant", "user", "assistant"]
 
 
-@pytest.mark.parametrize("line", ["", "hello", "/x", "/model a"])
+@each("line", ["", "hello", "/x", "/model a"])
 def test_nothing_to_complete(line: str) -> None:
     assert list(complete_line(line)) == []
 

@@ -12,6 +12,7 @@ from penstock import events as ev
 from penstock.testing import Reply, Upstream, play, scripted
 from tests.cli.command_runner import environment, inside
 from tests.cli.terminal_session import CTRL_D, Terminal
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,7 +173,7 @@ WRONG = {
 
 
 @pytest.mark.usefixtures("up")
-@pytest.mark.parametrize("name", WRONG)
+@each("name", WRONG)
 def test_a_tool_that_is_not_there(name: str) -> None:
     done = inside("chat", "replay/text", "?", "--yes", "--tool", name)
     assert (done.returncode, done.stdout) == (2, b"")

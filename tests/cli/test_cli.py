@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import __version__
-from penstock import _cli as cli
-from tests.cli.command_runner import PROJECT, environment, inside, penstock
+from tests.cli.command_runner import COMMANDS, PROJECT, environment, inside, main, penstock
 from tests.cli.sample_streams import ANTHROPIC, CHAT_LONG
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
 
-COMMANDS = ("translate", "inspect")
+READING = ("translate", "inspect")
 STREAMS = [path.read_bytes() for path in sorted((PROJECT / "tests" / "streams").glob("*/*/wire.*"))]
 
 
@@ -34,11 +34,11 @@ def test_help_names_every_command_and_shows_examples() -> None:
     done = penstock("--help")
     text = done.stdout.decode()
     assert done.returncode == 0
-    assert all(name in text for name in cli.COMMANDS)
+    assert all(name in text for name in COMMANDS)
     assert "examples:" in text
 
 
-@pytest.mark.parametrize("command", cli.COMMANDS)
+@each("command", COMMANDS)
 def test_help_of_a_command_shows_examples(command: str) -> None:
     done = penstock(command, "--help")
     assert done.returncode == 0, done.stderr
@@ -59,7 +59,7 @@ def complaint_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable
     def run(words: list[str], given: bytes = b"") -> str:
         path = tmp_path / "given"
         path.write_bytes(given)
-        assert cli.main([str(path) if word == "GIVEN" else word for word in words]) == 2
+        assert main([str(path) if word == "GIVEN" else word for word in words]) == 2
         told = capsys.readouterr().err
         assert told.startswith("penstock")
         assert told.count("\n") == 1, told
@@ -81,7 +81,7 @@ def test_a_wrong_command_line_is_one_line(words: list[str], complaint: str, comp
     assert complaint in complaint_of(words)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", READING)
 @pytest.mark.parametrize(
     ("words", "given", "complaint"),
     [
@@ -137,24 +137,11 @@ def test_a_missing_extra_is_one_line(
     path = tmp_path / "claude.bin"
     path.write_bytes(b"\0" * 99)
     words = ["translate", "--from", "bedrock", "--framing", "eventstream", "--to", "events", str(path)]
-    assert cli.main(words) == 2
+    assert main(words) == 2
     assert "pip install 'penstock[aws]'" in capsys.readouterr().err
 
 
-def test_a_bug_of_ours_is_not_passed_off_as_bad_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from penstock.errors import GrammarError
-
-    def broken(*_: object) -> None:
-        raise GrammarError("ours")
-
-    monkeypatch.setattr("penstock._cli.common_options.read_chunks", broken)
-    path = tmp_path / "answer.sse"
-    path.write_bytes(ANTHROPIC)
-    with pytest.raises(GrammarError):
-        cli.main(["translate", "--to", "events", str(path)])
-
-
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", READING)
 def test_no_bytes_make_a_traceback(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     dice = Random(4)
     path = tmp_path / "damaged"
@@ -164,14 +151,14 @@ def test_no_bytes_make_a_traceback(command: str, tmp_path: Path, capsys: pytest.
             data[dice.randrange(len(data))] = dice.randrange(256)
         begin, end = sorted(dice.randrange(len(data)) for _ in range(2))
         path.write_bytes(data[:begin] + data[end:] if turn % 2 else data)
-        assert cli.main([command, "--to", dice.choice(["openai-chat", "anthropic", "events"]), str(path)]) in {0, 2}
+        assert main([command, "--to", dice.choice(["openai-chat", "anthropic", "events"]), str(path)]) in {0, 2}
         capsys.readouterr()
 
 
 # ── pipes and signals ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", READING)
 def test_a_reader_that_leaves_is_no_error(command: str, tmp_path: Path) -> None:
     path = tmp_path / "answer.sse"
     path.write_bytes(CHAT_LONG * 300)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -10,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock._cli import COMMANDS, create_parser
-from penstock._cli.completion import COMPLETERS, complete
 from penstock.providers import providers
-from tests.cli.command_runner import PROJECT, environment, inside
+from tests.cli.command_runner import COMMANDS, PROJECT, complete, environment, inside
 from tests.cli.terminal_session import TAB, Terminal
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,34 +22,23 @@ if TYPE_CHECKING:
 BARE: dict[str, Any] = dict.fromkeys((name for row in providers().values() for name in row.env), "")
 
 
-def offered(*words: str) -> list[str] | None:
-    found = complete(words)
-    return None if found is None else [row.word for row in found]
-
-
 def test_commands() -> None:
-    assert offered("") == list(COMMANDS)
-    assert offered("tr") == ["translate", "trust"]
-    assert offered("--v") == ["--version"]
-    assert offered("nothing", "x") == []
+    assert complete("") == list(COMMANDS)
+    assert complete("tr") == ["translate", "trust"]
+    assert complete("--v") == ["--version"]
+    assert complete("nothing", "x") == []
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@each("command", COMMANDS)
 def test_every_option_of_every_command(command: str) -> None:
-    parser = create_parser(command)[1][command]
-    actions = [action for action in parser._actions if action.option_strings]
-    assert offered(command, "--") == [
-        action.option_strings[-1] for action in actions if action.option_strings[-1].startswith("--")
-    ]
-    for action in parser._actions:
-        completer = vars(action).get("completer", "")
-        assert completer in {"", "file", *COMPLETERS}, (command, action.dest)
-        if action.metavar in {"FILE", "PATH", "DIR", "PROTOCOL", "FRAMING", "MODEL", "PROVIDER"}:
-            assert completer, f"nothing completes {command} {action.dest}"
+    shown = inside(command, "--help", COLUMNS="500").stdout.decode().partition("examples:")[0]
+    assert set(complete(command, "--") or ()) == set(
+        re.findall(r"(?<![\w-])--[a-z][a-z-]+", shown.partition("options:")[2])
+    )
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
+@each(
+    "words, expected",
     [
         (("translate", "--from", "anth"), ["anthropic"]),
         (("translate", "--to", "bed"), []),  # it cannot be written
@@ -72,34 +61,33 @@ def test_every_option_of_every_command(command: str) -> None:
     ],
 )
 def test_values(words: tuple[str, ...], expected: list[str] | None) -> None:
-    found = offered(*words)
+    found = complete(*words)
     assert sorted(found or []) == sorted(expected or [])
     assert (found is None) == (expected is None)
 
 
-def test_names_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_your_own(tmp_path: Path) -> None:
     path = tmp_path / "other.toml"
     path.write_text(
         '[aliases]\nfast = "lab/tide"\n"x-*" = "lab/*"\n[providers.lab]\nbase_url = "http://x"\nmodels = ["tide"]\n'
     )
-    for name, value in {**BARE, "PENSTOCK_DATA": str(tmp_path), "PENSTOCK_CONFIG": str(path)}.items():
-        monkeypatch.setenv(name, value)
-    assert inside("keys", "add", "laptop", PENSTOCK_DATA=str(tmp_path)).returncode == 0
-    assert offered("chat", "fa") == ["fast"]
-    assert offered("chat", "la") == ["lab/"]
-    assert offered("chat", "lab/") == ["lab/tide"]
-    assert offered("models", "la") == ["lab"]
-    assert offered("keys", "revoke", "") == ["laptop"]
+    env: dict[str, Any] = {**BARE, "PENSTOCK_DATA": str(tmp_path), "PENSTOCK_CONFIG": str(path)}
+    assert inside("keys", "add", "laptop", **env).returncode == 0
+    assert complete("chat", "fa", **env) == ["fast"]
+    assert complete("chat", "la", **env) == ["lab/"]
+    assert complete("chat", "lab/", **env) == ["lab/tide"]
+    assert complete("models", "la", **env) == ["lab"]
+    assert complete("keys", "revoke", "", **env) == ["laptop"]
     path.write_text("broken [")
-    assert offered("chat", "fa") == []  # a broken file is no reason to break the shell
+    assert complete("chat", "fa", **env) == []  # a broken file is no reason to break the shell
 
 
 def test_json() -> None:
     assert json.loads(inside("completion", "--json", "--words", "tr").stdout) == {
         "files": False,
         "words": [
-            {"word": "translate", "about": COMMANDS["translate"][1]},
-            {"word": "trust", "about": COMMANDS["trust"][1]},
+            {"word": "translate", "about": "turn one protocol's stream into another's"},
+            {"word": "trust", "about": "let a penstock.toml of this folder decide where keys and data go"},
         ],
     }
     assert inside("completion").returncode == 2

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock._cli import COMMANDS
-from penstock._cli.common_options import CONFIG_HELP
 from penstock.providers import providers
 from penstock.testing import Reply, play, scripted
-from tests.cli.command_runner import inside
+from tests.cli.command_runner import COMMANDS, inside
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,10 +29,12 @@ max_output = 100
 
 
 def test_the_option_has_one_text() -> None:
-    words = " ".join(CONFIG_HELP.split())
     shown = {name: " ".join(inside(name, "--help", COLUMNS="500").stdout.decode().split()) for name in COMMANDS}
-    assert {name for name, text in shown.items() if words in text} == set(READING)
-    assert {name for name, text in shown.items() if "--config FILE" in text.split("examples:")[0]} == set(READING)
+    about = (
+        "the configuration (default: the file of PENSTOCK_CONFIG, else ./penstock.toml if it is harmless or trusted)"
+    )
+    assert {name for name, text in shown.items() if "--config FILE" in text.partition("examples:")[0]} == set(READING)
+    assert {name for name, text in shown.items() if f"--config FILE {about}" in text} == set(READING)
 
 
 @pytest.mark.parametrize("way", ["option", "variable", "folder"])
@@ -69,9 +70,7 @@ def test_every_command_reads_the_file(way: str, tmp_path: Path, monkeypatch: pyt
         assert run("teams", "list")
 
 
-@pytest.mark.parametrize(
-    ("model", "code", "words"), [("gpt-5", 1, b"OPENAI_API_KEY"), ("team", 2, b"no provider is configured")]
-)
+@each("model, code, words", [("gpt-5", 1, b"OPENAI_API_KEY"), ("team", 2, b"no provider is configured")])
 def test_chat_without_a_key_is_an_error(model: str, code: int, words: bytes) -> None:
     done = inside("chat", model, "hi", **BARE)
     assert (done.returncode, done.stdout) == (code, b"")

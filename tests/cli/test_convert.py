@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from penstock import _cli as cli
 from penstock.messages import convert
-from tests.cli.command_runner import inside, penstock
+from tests.cli.command_runner import inside, main, penstock
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 CHAT: dict[str, Any] = {
     "model": "m", "seed": 3,
@@ -41,9 +41,9 @@ def test_strict_refuses_what_changes_the_result(capsys: pytest.CaptureFixture[st
     path = tmp_path / "request.json"
     path.write_bytes(BODY)
     words = ["convert", "--from", "openai-chat", "--to", "anthropic", "--quiet", str(path)]
-    assert cli.main(words) == 0
+    assert main(words) == 0
     assert json.loads(capsys.readouterr().out)["messages"]
-    assert cli.main([*words, "--strict"]) == 2
+    assert main([*words, "--strict"]) == 2
     found = capsys.readouterr()
     assert found.out == ""
     assert "strict" in found.err
@@ -64,14 +64,14 @@ def test_options_change_what_is_asked(capsys: pytest.CaptureFixture[str], tmp_pa
     path = tmp_path / "request.json"
     path.write_bytes(BODY)
     words = ["convert", "--from", "openai-chat", "--to", "anthropic", "-q", str(path)]
-    assert cli.main([*words, "--model", "other", "--max-output", "100", "--prompt-caching"]) == 0
+    assert main([*words, "--model", "other", "--max-output", "100", "--prompt-caching"]) == 0
     made = json.loads(capsys.readouterr().out)
     assert (made["model"], made["max_tokens"]) == ("other", 50)  # half of what it can
     assert "cache_control" in json.dumps(made)
 
 
-@pytest.mark.parametrize(
-    ("words", "given", "complaint"),
+@each(
+    "words, given, complaint",
     [
         (CALL, b"", "the input is empty"),
         (CALL, b"junk", "the body: expected JSON"),

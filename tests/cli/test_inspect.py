@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock import _cli as cli
 from penstock.testing import RecordingHeader, write_recording
-from tests.cli.command_runner import inside, penstock
+from tests.cli.command_runner import inside, main, penstock
 from tests.cli.sample_streams import ANTHROPIC, CHAT_CALLS, CHAT_LONG, chunk, sse
 from tests.support import corpus
 
@@ -30,7 +29,7 @@ def show(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     def run(data: bytes, *words: str, width: int = 110) -> str:
         path = tmp_path / "answer.sse"
         path.write_bytes(data)
-        assert cli.main(["inspect", str(path), "--width", str(width), *words]) == 0
+        assert main(["inspect", str(path), "--width", str(width), *words]) == 0
         return capsys.readouterr().out
 
     return run
@@ -193,14 +192,14 @@ REQUEST = {"messages": [{"role": "system", "content": "Be brief."}, {"role": "us
 
 def test_a_recording_shows_the_tokens_of_its_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(tape(tmp_path, REQUEST))
-    assert cli.main(["inspect", path, "--width", "120"]) == 0
+    assert main(["inspect", path, "--width", "120"]) == 0
     text = capsys.readouterr().out
     total = re.search(r"prompt +(\d+) input tokens, \d+ to \d+, estimated +gpt-4o, counted as gpt", text)
     assert total, text
     lines = re.findall(r"^(system: .*?|user: .*?|framing) +(\d+) +\d+% +\d+ to \d+ +estimated", text, re.MULTILINE)
     assert [name for name, _ in lines] == ["system: Be brief.", "user: How high is it?", "framing"]
     assert sum(int(tokens) for _, tokens in lines) == int(total[1])
-    assert cli.main(["inspect", path, "--json"]) == 0
+    assert main(["inspect", path, "--json"]) == 0
     rows = [json.loads(row) for row in capsys.readouterr().out.splitlines()]
     (found,) = (row for row in rows if row["kind"] == "breakdown")
     assert (found["tokens"], len(found["lines"])) == (int(total[1]), 3)
@@ -211,7 +210,7 @@ def test_a_recording_shows_the_tokens_of_its_request(tmp_path: Path, capsys: pyt
 def test_a_recording_without_a_readable_request_is_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], request_body: Any
 ) -> None:
-    assert cli.main(["inspect", str(tape(tmp_path, request_body)), "--width", "120"]) == 0
+    assert main(["inspect", str(tape(tmp_path, request_body)), "--width", "120"]) == 0
     text = capsys.readouterr().out
     assert "openai-chat over sse" in text
     assert ("the request cannot be read" in text) is (request_body is not None)

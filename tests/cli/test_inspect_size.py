@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from penstock import _cli as cli
 from penstock import fold_all
 from penstock._cli import inspect_rows, inspect_summary, one_line_summary
 from penstock._cli.inspect_summary import StreamSummary
 from penstock.events import AnyEvent
 from penstock.request import Call, Text
-from tests.cli.command_runner import PROJECT, inside
+from tests.cli.command_runner import PROJECT, inside, main
 from tests.cli.sample_streams import CHAT_CALLS, CHAT_LONG, call, chunk, sse
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def peak(path: Path, *words: str, measured: bool = True) -> int:
     if measured:
         tracemalloc.start()
     try:
-        assert cli.main(["inspect", str(path), "--width", "120", *words]) == 0
+        assert main(["inspect", str(path), "--width", "120", *words]) == 0
         return tracemalloc.get_traced_memory()[1] if measured else 0
     finally:
         tracemalloc.stop()

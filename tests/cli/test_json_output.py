@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from penstock._cli import COMMANDS, create_parser
 from penstock._gateway.journal import FILE as JOURNAL
 from penstock._store.journal import JournalEntry, JournalStore
 from penstock.providers import providers
-from tests.cli.command_runner import PROJECT, environment, inside
+from tests.cli.command_runner import COMMANDS, PROJECT, complete, environment, inside
 from tests.cli.sample_streams import ANTHROPIC, CHAT_CALLS
 
 if TYPE_CHECKING:
@@ -112,8 +111,7 @@ def described_keys(command: str) -> list[set[str]]:
 
 def test_every_command_has_the_option_and_a_sample() -> None:
     for command in COMMANDS:
-        options = create_parser(command)[1][command]._option_string_actions
-        assert "--json" in options, command
+        assert "--json" in (complete(command, "--") or ()), command
         assert SAMPLES[command], command
         assert described_keys(command), f"docs/cli.md says nothing of the JSON of {command}"
     assert set(SAMPLES) == set(COMMANDS)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock._cli.progress import LARGE
 from tests.cli.command_runner import environment, penstock
 from tests.cli.sample_streams import chunk, sse
 from tests.cli.terminal_session import Terminal
@@ -15,7 +14,10 @@ from tests.cli.terminal_session import Terminal
 if TYPE_CHECKING:
     from pathlib import Path
 
-WITHOUT_RICH = "import sys; sys.modules['rich.console'] = None; from penstock._cli import main; sys.exit(main())"
+WITHOUT_RICH = (
+    "import sys; sys.modules['rich.console'] = None; import runpy; runpy.run_module('penstock', run_name='__main__')"
+)
+LARGE = 5_000_000  # bytes from which on progress is shown
 
 
 @pytest.fixture(scope="module")

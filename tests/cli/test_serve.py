@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from penstock._cli.serve import base_url, list_models, welcome_text
 from penstock.gateway import Config, GatewayConfig
 from tests.cli.command_runner import inside
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,9 +93,7 @@ def test_a_module_is_started_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert f"{tmp_path}/bin/python -m penstock setup claude" in said(GatewayConfig())
 
 
-@pytest.mark.parametrize(
-    ("host", "base"), [(ALL, "http://127.0.0.1:1"), ("::", "http://[::1]:1"), ("gw", "http://gw:1")]
-)
+@each("host, base", [(ALL, "http://127.0.0.1:1"), ("::", "http://[::1]:1"), ("gw", "http://gw:1")])
 def test_an_address_that_clients_can_use(host: str, base: str) -> None:
     assert base_url(host, 1) == base
 

@@ -17,6 +17,7 @@ from penstock._cli.setup.agents import AGENTS, GatewayAddress
 from penstock._gateway.config_trust import TrustStore, sensitive_settings
 from penstock.gateway import GatewayConfig, load_config
 from tests.cli.command_runner import inside, penstock
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     import subprocess
@@ -148,7 +149,7 @@ def holds(found: Any, wanted: Any) -> bool:
     return bool(found == wanted)
 
 
-@pytest.mark.parametrize("agent", WRITTEN)
+@each("agent", WRITTEN)
 @pytest.mark.skipif(sys.platform == "win32", reason="the folders are those of POSIX")
 def test_the_files_say_model_small_model_and_window(agent: str, written: dict[str, dict[str, Any]]) -> None:
     expected = EXPECTED[agent]

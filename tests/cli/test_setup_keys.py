@@ -18,6 +18,7 @@ import pytest
 from penstock._engines.credentials import address_origin, find_stored_key
 from penstock._providers import registry
 from tests.cli.command_runner import PROJECT, environment, inside, penstock
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -209,8 +210,8 @@ def test_a_key_of_an_older_index_goes_to_the_address_of_the_table_only() -> None
     assert (found.key, "http://other.test" in found.refusal) == ("", True)
 
 
-@pytest.mark.parametrize(
-    ("name", "settings", "env", "origin"),
+@each(
+    "name, settings, env, origin",
     [
         ("openai", {}, {}, "https://api.openai.com"),
         ("bedrock", {"region": "eu-west-1"}, {}, "https://bedrock-runtime.{region}.amazonaws.com"),

@@ -9,10 +9,11 @@ import pytest
 from penstock._cli import terminal
 from penstock._cli.terminal import Bar, Cell, Column
 from penstock._printable_text import printable
+from tests.support.each_case import each
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
+@each(
+    "text, shown",
     [("a\nb\tc\r", "a⏎b⇥c␍"), ("\x1b[2J\x07\x9b", "\ufffd[2J\ufffd\ufffd"), ("\u202eabc", "\ufffdabc")],
 )
 def test_nothing_that_a_terminal_obeys_is_printed(text: str, shown: str) -> None:

@@ -14,6 +14,7 @@ from penstock.tokens import HybridTokenEstimator, TokenStore
 from tests.cli.command_runner import PROJECT, inside, penstock
 from tests.gateway.test_learned_counts import USED, replies
 from tests.support.client_requests import post
+from tests.support.each_case import each
 from tests.support.gateway import gateway
 
 if TYPE_CHECKING:
@@ -94,8 +95,8 @@ def test_a_warning_near_the_limit_and_exit_code_0() -> None:
     assert told("--limit", "50", given=CHAT)[-1].startswith("over-limit: the prompt is probably too long")
 
 
-@pytest.mark.parametrize(
-    ("words", "given", "said"),
+@each(
+    "words, given, said",
     [
         (
             (),

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from penstock.tokens import HybridTokenEstimator
 from tests.cli.command_runner import inside
+from tests.support.each_case import each
 
 TALK = "How high is the tide?" * 9
 LISTS: dict[str, tuple[list[dict[str, Any]], tuple[str, ...]]] = {
@@ -19,7 +18,7 @@ LISTS: dict[str, tuple[list[dict[str, Any]], tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", LISTS)
+@each("kind", LISTS)
 def test_a_list_of_messages_is_counted_as_messages(kind: str) -> None:
     messages, words = LISTS[kind]
     done = inside("tokens", "--json", "--model", "gpt-4o", "--no-learned", *words, given=json.dumps(messages).encode())
@@ -39,8 +38,8 @@ def test_a_list_of_messages_is_shortened_as_one() -> None:
     assert fit["request"] == messages[len(fit["removed"]) :]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
+@each(
+    "words, said",
     [
         (("--limit", "-5"), "--limit: expected 1 to 9,007,199,254,740,991 tokens, found -5"),
         (("--limit", "0"), "--limit: expected 1 to 9,007,199,254,740,991 tokens, found 0"),
@@ -54,9 +53,7 @@ def test_a_limit_that_is_none_is_refused(words: tuple[str, ...], said: str) -> N
     assert (done.returncode, done.stdout, done.stderr.decode()) == (2, b"", f"penstock: {said}\n")
 
 
-@pytest.mark.parametrize(
-    ("limit", "state"), [(1, "nothing can go"), (3, "nothing needs to go"), (100, "nothing needs to go")]
-)
+@each("limit, state", [(1, "nothing can go"), (3, "nothing needs to go"), (100, "nothing needs to go")])
 def test_a_text_fits_by_the_count_that_is_shown(limit: int, state: str) -> None:
     shown = json.loads(inside("tokens", "--json", "--fit", str(limit), given=b"hello").stdout)
     assert shown["fit"]["estimate"] == shown["total"]
@@ -65,8 +62,8 @@ def test_a_text_fits_by_the_count_that_is_shown(limit: int, state: str) -> None:
     assert f"to fit {limit} tokens: {state}; {shown['total']['tokens']} tokens" in last
 
 
-@pytest.mark.parametrize(
-    ("given", "hint"),
+@each(
+    "given, hint",
     [
         (b'{"messages": [{"role": "user", "con', True),
         (b'[{"role": "user"}', True),

@@ -7,11 +7,10 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-import pytest
-
 import penstock as library
 from tests.cli.command_runner import PROJECT, environment, inside, penstock
 from tests.cli.sample_streams import ANTHROPIC, CHAT_CALLS
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,8 +77,8 @@ STRICT = {  # the input, the target, the exit code
 }
 
 
-@pytest.mark.parametrize("case", STRICT)
-@pytest.mark.parametrize("more", [[], ["--quiet"], ["--json"]], ids=["plain", "quiet", "json"])
+@each("case", STRICT)
+@each("more", [[], ["--quiet"], ["--json"]])
 def test_strict_has_an_exit_code_for_faults_and_losses(case: str, more: list[str]) -> None:
     given, target, code = STRICT[case]
     strict = inside("translate", "--to", target, "--strict", *more, given=given)

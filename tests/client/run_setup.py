@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from penstock import events as ev
 from penstock import request as rq
-from penstock._fold import unfold
+from penstock import unfold
 from penstock._messages.request_codecs import reader
 from penstock.client import Client
 from penstock.testing import Reply, Upstream, answer

@@ -12,12 +12,13 @@ import msgspec
 import pytest
 
 from penstock import events as ev
-from penstock._fold import fold_all
+from penstock import fold_all
 from penstock.client import Client, MemoryCache, SqliteCache, SyncClient
 from penstock.errors import InputError, ProviderError
 from penstock.testing import Reply, Upstream, scripted
 from tests.cli.command_runner import environment
 from tests.client.observed_client import MODEL, TURN, by_stream, run
+from tests.support.each_case import each
 from tests.wire.engines.router_setup import KEY, quick, router
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ def test_the_second_call_is_not_sent() -> None:
     run(scene, cache=MemoryCache())
 
 
-@pytest.mark.parametrize("protocol", ["openai-chat", "anthropic", "uistream", "responses", "vscode"])
-@pytest.mark.parametrize("first", ["stream", "whole"])
+@each("protocol", ["openai-chat", "anthropic", "uistream", "responses", "vscode"])
+@each("first", ["stream", "whole"])
 def test_streams_and_whole_answers_share_entries(first: str, protocol: str) -> None:
     async def scene(up: Upstream, client: Client) -> None:
         question = (MODEL, "How deep?")
@@ -124,9 +125,7 @@ FAULTY: dict[str, Any] = {
 STREAMS_ONLY = {"a broken stream", "a fault in the stream"}
 
 
-@pytest.mark.parametrize(
-    ("name", "stream"), [(name, how) for name in FAULTY for how in (True, False) if how or name not in STREAMS_ONLY]
-)
+@each("name, stream", [(name, how) for name in FAULTY for how in (True, False) if how or name not in STREAMS_ONLY])
 def test_what_is_incomplete_is_never_stored(name: str, stream: bool) -> None:
     reply, cache = FAULTY[name], MemoryCache()
 

@@ -12,12 +12,13 @@ import pytest
 from penstock import events as ev
 from penstock._client import batch as batch_module
 from penstock._client.batch import RateGate
-from penstock._client.batch_progress import BatchProgress, LineProgress, RichProgress, open_progress
-from penstock.client import Answer, Batch, BatchItem, Client, MemoryCache, SyncClient
+from penstock._client.batch_progress import LineProgress, RichProgress, open_progress
+from penstock.client import Answer, Batch, BatchItem, BatchProgress, Client, MemoryCache, SyncClient
 from penstock.errors import BudgetExceeded, InputError, InvalidRequest, RateLimited
 from penstock.request import Message, Request, Text
 from penstock.testing import Reply, Upstream, scripted
 from tests.client.observed_client import MODEL, TURN, run
+from tests.support.each_case import each
 from tests.wire.engines.router_setup import quick, router
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def canonical(text: str) -> Request:
     return Request(MODEL, [Message("user", [Text(text=text)])])
 
 
-@pytest.mark.parametrize("kind", ["questions", "bodies", "requests", "a generator"])
+@each("kind", ["questions", "bodies", "requests", "a generator"])
 def test_results_are_in_order(kind: str) -> None:
     questions = [f"q{number}" for number in range(20)]
     requests: dict[str, Any] = {
@@ -181,7 +182,7 @@ class Limited:
         return say(request.json["messages"][-1]["content"], request)
 
 
-@pytest.mark.parametrize("retries", [0, 2], ids=["without retries", "with the router's retries"])
+@each("retries", [0, 2])
 def test_rate_limits_are_obeyed(retries: int) -> None:
     limited = Limited(2, 0.02)
     progress: list[BatchProgress] = []
@@ -313,7 +314,7 @@ async def fail(up: Upstream, batch: Batch) -> None:
             raise ZeroDivisionError
 
 
-@pytest.mark.parametrize("how", ["break", "async with", "an error of the reader"])
+@each("how", ["break", "async with", "an error of the reader"])
 def test_leaving_the_loop_leaves_nothing_running(how: str) -> None:
     async def reply(request: Any) -> Reply:
         if request.json["messages"][-1]["content"] == "first":

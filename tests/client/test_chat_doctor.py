@@ -11,6 +11,7 @@ from penstock.providers import providers
 from penstock.testing import Reply, play, scripted
 from tests.cli.command_runner import inside as penstock
 from tests.cli.command_runner import penstock as process
+from tests.support.each_case import each
 from tests.wire.engines.router_setup import KEY
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def test_chat_with_no_key_and_no_network() -> None:
     assert b"out" in done.stderr
 
 
-@pytest.mark.parametrize("words", [["chat", "replay/text", "?"], ["doctor", "--offline"]], ids=["chat", "doctor"])
+@each("words", [["chat", "replay/text", "?"], ["doctor", "--offline"]])
 def test_in_a_process_of_its_own_it_says_the_same(words: list[str]) -> None:
     done = process(*words, **BARE)
     here = penstock(*words, **BARE)

@@ -17,6 +17,7 @@ from penstock.errors import AuthError, BadRequest, InputError, ProviderError, ex
 from penstock.request import Message, Request, Settings, Text
 from penstock.stores import MemoryStore
 from penstock.testing import Reply, Upstream, play
+from tests.support.each_case import each
 from tests.wire.engines.router_setup import KEY, each_engine, quick, router
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ FORMS: dict[str, Callable[[], tuple[tuple[Any, ...], dict[str, Any]]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("form", FORMS)
+@each("form", FORMS)
 def test_forms_of_asking_are_the_same(form: str) -> None:
     args, more = FORMS[form]()
 
@@ -84,7 +85,7 @@ def test_bad_forms_are_named() -> None:
     running(scene, TEXT)
 
 
-@pytest.mark.parametrize("target", ["anthropic", "openai-chat", "responses", "gemini"])
+@each("target", ["anthropic", "openai-chat", "responses", "gemini"])
 def test_answers_in_any_wire_shape(target: str) -> None:
     async def scene(up: Upstream, client: Client) -> None:
         stream = b"".join([chunk async for chunk in client.chat_stream("openai/gpt-4o", "?").to(target)])
@@ -139,7 +140,7 @@ VECTORS: dict[str, tuple[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", VECTORS)
+@each("case", VECTORS)
 def test_embeddings(case: str) -> None:
     model, answer = VECTORS[case]
 
@@ -161,7 +162,7 @@ RANKED: dict[str, tuple[str, Any, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", RANKED)
+@each("case", RANKED)
 def test_rankings(case: str) -> None:
     model, answer, limit = RANKED[case]
 

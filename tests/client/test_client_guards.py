@@ -14,6 +14,7 @@ from penstock import request as rq
 from penstock.errors import InputError, InvalidOutput
 from penstock.testing import Reply, Upstream
 from tests.client.run_setup import call, finish, model_of, reply, result_text, sent_results, staged, text
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from penstock.client import BatchProgress, CallReport, Client, PendingToolCall, Run, RunStep
@@ -137,7 +138,7 @@ def test_a_second_reader_of_a_run_gets_an_error_and_the_first_one_everything() -
     staged(scene, reply("chat", *text("done")))
 
 
-@pytest.mark.parametrize("kind", ["stream", "run"])
+@each("kind", ["stream", "run"])
 def test_readers_in_turns_do_not_share_the_events(kind: str) -> None:
     async def scene(_: Upstream, client: Client) -> None:
         source: Any = client.chat_stream(MODEL, "q") if kind == "stream" else client.run(MODEL, "q")
@@ -181,8 +182,8 @@ def test_a_batch_is_read_once() -> None:
 # ── refusals ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    ("provider", "part", "reason"),
+@each(
+    "provider, part, reason",
     [
         ("chat", rq.Text("I cannot help.", refusal=True), "stop"),
         ("anthropic", rq.Text("I cannot help."), "refusal"),
@@ -209,7 +210,7 @@ def test_an_answer_is_not_refused() -> None:
 FAILED = "<ps:tool-failed/>\nit is raining"
 
 
-@pytest.mark.parametrize("content", [FAILED, [{"type": "text", "text": FAILED}]], ids=["text", "parts"])
+@each("content", [FAILED, [{"type": "text", "text": FAILED}]])
 def test_a_tools_words_are_not_taken_for_a_failure(content: Any) -> None:
     function = {"name": "look", "arguments": "{}"}
     called = {"role": "assistant", "tool_calls": [{"id": "call_1", "type": "function", "function": function}]}
@@ -224,7 +225,7 @@ def test_a_tools_words_are_not_taken_for_a_failure(content: Any) -> None:
     staged(scene, reply("anthropic", *text("done")))
 
 
-@pytest.mark.parametrize("provider", ["chat", "responses", "anthropic", "gemini", "cohere", "ollama"])
+@each("provider", ["chat", "responses", "anthropic", "gemini", "cohere", "ollama"])
 def test_what_a_tool_of_a_run_says_is_not_taken_for_a_failure(provider: str) -> None:
     def look() -> str:
         return FAILED

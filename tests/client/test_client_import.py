@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.core.public.test_surface import loaded_after, python
+from tests.support.each_case import each
 
 HEAVY = {
     "IPython", "aiohttp", "anyio", "bz2", "django", "fastapi", "httpx", "mcp", "openai", "opentelemetry", "pydantic", "pytest",
@@ -15,7 +14,7 @@ HEAVY = {
 LATER = {"asyncio", "hashlib", "pathlib", "ssl", "tomllib", "urllib"}
 
 
-@pytest.mark.parametrize("name", ["Client", "SyncClient", "Answer", "Stream", "Request"])
+@each("name", ["Client", "SyncClient", "Answer", "Stream", "Request"])
 def test_a_client_loads_nothing_heavy(name: str) -> None:
     assert loaded_after(f"import penstock\npenstock.{name}") & HEAVY == set()
 

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock._client.costs import Cost, PriceList, read_priced_tokens, read_prices, sum_costs, usage_cost
-from penstock._providers.registry import Prices, PriceTier
+from penstock._client.costs import PriceList, read_priced_tokens, read_prices, sum_costs, usage_cost
+from penstock._providers.registry import PriceTier
+from penstock.client import Cost
 from penstock.errors import InputError
 from penstock.events import Usage
 from penstock.gateway import Config
+from penstock.providers import Prices
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from penstock.events import Extra
@@ -50,7 +53,7 @@ KINDS: dict[str, tuple[Usage, tuple[float, float, float, float]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each("kind", KINDS)
 def test_every_kind_of_token_has_its_price(kind: str) -> None:
     usage, parts = KINDS[kind]
     cost = usage_cost(FULL, usage)
@@ -78,8 +81,8 @@ def test_prices_that_are_missing() -> None:
 TIERED = Prices(1.0, 2.0, 0.1, tiers=(PriceTier(200_000, 3.0, 5.0), PriceTier(500_000, 7.0, cached=0.7)))
 
 
-@pytest.mark.parametrize(
-    ("tokens", "rates"),
+@each(
+    "tokens, rates",
     [(200_000, (1.0, 2.0, 0.1)), (200_001, (3.0, 5.0, 0.1)), (500_000, (3.0, 5.0, 0.1)), (500_001, (7.0, 2.0, 0.7))],
 )
 def test_long_prompts_cost_more(tokens: int, rates: tuple[float, float, float]) -> None:
@@ -99,8 +102,8 @@ def test_steps_have_their_own_prompts() -> None:
     assert usage_cost(TIERED, Usage(400_000, 20, summed=True), long) == pytest.approx(0.9 + 50e-6 + 0.1 + 20e-6)
 
 
-@pytest.mark.parametrize(
-    ("provider", "model", "usage", "dollars"),
+@each(
+    "provider, model, usage, dollars",
     [
         (
             "anthropic",
@@ -128,8 +131,8 @@ def test_the_table_of_models(provider: str, model: str, usage: Usage, dollars: f
     assert type(listed.dollars("anthropic", "claude-sonnet-4-5", Usage(1, 1))) is float  # databases take no subclass
 
 
-@pytest.mark.parametrize(
-    ("provider", "model", "price"),
+@each(
+    "provider, model, price",
     [
         ("mine", "my-model", 1.0),
         ("openai", "my-model", 1.0),
@@ -155,8 +158,8 @@ def test_prices_of_your_own(provider: str, model: str, price: float) -> None:
     assert found.input == price
 
 
-@pytest.mark.parametrize(
-    ("prices", "message"),
+@each(
+    "prices, message",
     [
         ({"m": {"inptu": 1.0}}, "prices of 'm'.*inptu"),
         ({"m": {"input": -1.0}}, "prices of 'm'.*input"),

@@ -11,17 +11,18 @@ import pytest
 from rich.console import Console
 
 from penstock import events as ev
+from penstock import fold_all
 from penstock import request as rq
 from penstock._client import timeline as bounds
 from penstock._client.display import build_answer_timeline, render_line
 from penstock._client.display_html import render_html
 from penstock._client.display_terminal import render_rich
 from penstock._client.timeline import Timeline, format_cost, format_seconds, format_usage
-from penstock._fold import fold_all
 from penstock._printable_text import reveal_controls
 from penstock.testing import play, scripts
 from tests.page.axe import serious
 from tests.support.browser import SHOTS, chromium
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -135,7 +136,7 @@ def terminal_text(timeline: Timeline, *, color: bool = False) -> str:
 # ── hostile content ───────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@each("name", HOSTILE)
 def test_hostile_content_stays_text_in_html(name: str) -> None:
     text = HOSTILE[name]
     timeline = build_answer_timeline(hostile_turn(text))
@@ -144,7 +145,7 @@ def test_hostile_content_stays_text_in_html(name: str) -> None:
     assert shown.count(reveal_controls(text)) >= 6  # reasoning, text, refusal, input, result, error
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@each("name", HOSTILE)
 def test_hostile_content_stays_text_in_a_terminal(name: str) -> None:
     timeline = build_answer_timeline(hostile_turn(HOSTILE[name]))
     timeline.provider = HOSTILE[name]
@@ -158,7 +159,7 @@ def test_hostile_content_stays_text_in_a_terminal(name: str) -> None:
     assert not CONTROLS.search(colored)
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@each("name", HOSTILE)
 def test_hostile_content_stays_on_one_line_of_a_repr(name: str) -> None:
     timeline = build_answer_timeline(hostile_turn(HOSTILE[name]))
     timeline.provider = HOSTILE[name]
@@ -234,8 +235,8 @@ def sample_run() -> Timeline:
     return timeline
 
 
-@pytest.mark.parametrize("width", [860, 390])
-@pytest.mark.parametrize(("theme", "colors"), [("light", "#fff;color:#212121"), ("dark", "#111;color:#e0e0e0")])
+@each("width", [860, 390])
+@each("theme, colors", [("light", "#fff;color:#212121"), ("dark", "#111;color:#e0e0e0")])
 def test_the_view_fits_its_page_in_any_theme(browser: Browser, theme: str, colors: str, width: int) -> None:
     failed = build_answer_timeline(fold_all(play("error"))[0])
     views = "".join(map(render_html, (sample_run(), failed, build_answer_timeline(fold_all(play("refusal"))[0]))))
@@ -279,7 +280,7 @@ def many_steps(count: int) -> Timeline:
     return timeline
 
 
-@pytest.mark.parametrize("name", HUGE)
+@each("name", HUGE)
 def test_huge_content_is_cut(name: str) -> None:
     timeline = HUGE[name]()
     html = render_html(timeline)
@@ -308,7 +309,7 @@ def test_a_text_that_grows_is_cut_while_it_grows() -> None:
 # ── what is shown ─────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("name", sorted(set(scripts()) - {"agent"}))
+@each("name", sorted(set(scripts()) - {"agent"}))
 def test_a_packaged_answer_is_shown_whole(name: str) -> None:
     turn = fold_all(play(name))[0]
     timeline = build_answer_timeline(turn)
@@ -329,7 +330,7 @@ def test_a_picture_is_shown_from_its_own_bytes() -> None:
     assert f'src="data:image/png;base64,{data}"' in html
 
 
-@pytest.mark.parametrize("media", ["image/svg+xml", "text/html", "IMAGE/PNG", "image/png;x=y", "image/png\n"])
+@each("media", ["image/svg+xml", "text/html", "IMAGE/PNG", "image/png;x=y", "image/png\n"])
 def test_other_files_are_named_only(media: str) -> None:
     html = render_html(build_answer_timeline(rq.Turn(parts=[rq.File(media, data="PHN2Zz4=")])))
     assert "<img" not in html
@@ -379,8 +380,8 @@ def test_a_cut_call_says_that_it_is_not_run() -> None:
     assert "incomplete, not run" in checked(html)
 
 
-@pytest.mark.parametrize(
-    ("usage", "text"),
+@each(
+    "usage, text",
     [
         (None, ""),
         (ev.Usage(), ""),

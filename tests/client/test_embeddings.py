@@ -14,6 +14,7 @@ from penstock._client.embedding_formats import EMBEDDINGS, RANKINGS, read_usage,
 from penstock.client import SyncClient
 from penstock.errors import InputError, InvalidRequest
 from penstock.testing import Reply, scripted
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from penstock.testing import ReceivedRequest
@@ -29,9 +30,7 @@ def config(url: str, **more: Any) -> dict[str, Any]:
     return {"providers": {"openai": {"base_url": f"{url}/v1", "key": "k"}}, "retries": 0, **more}
 
 
-@pytest.mark.parametrize(
-    ("count", "size", "sent"), [(5, 2, [2, 2, 1]), (4, 4, [4]), (1, None, [1]), (2050, None, [2048, 2])]
-)
+@each("count, size, sent", [(5, 2, [2, 2, 1]), (4, 4, [4]), (1, None, [1]), (2050, None, [2048, 2])])
 def test_texts_are_sent_in_batches_and_joined_in_order(count: int, size: int | None, sent: list[int]) -> None:
     texts = ["x" * (number % 7 + 1) for number in range(count)]
     with scripted(embed_by_length) as up, SyncClient(config(up.url), env={}) as client:
@@ -57,7 +56,7 @@ LONG: dict[str, tuple[list[Any], list[int]]] = {
 }
 
 
-@pytest.mark.parametrize("case", LONG)
+@each("case", LONG)
 def test_a_request_holds_at_most_so_many_tokens(case: str) -> None:
     texts, sizes = LONG[case]
     with scripted(embed_by_length) as up, SyncClient(config(up.url), env={}) as client:
@@ -83,7 +82,7 @@ LIMITS: dict[str, tuple[str, str, BatchLimit]] = {
 }
 
 
-@pytest.mark.parametrize("case", LIMITS)
+@each("case", LIMITS)
 def test_the_limits_of_vendors(case: str) -> None:
     name, model, limit = LIMITS[case]
     with SyncClient({"providers": {name: {"key": "k"}}}, env={}) as client:
@@ -122,7 +121,7 @@ def test_the_first_error_ends_all_batches() -> None:
     assert len(up.requests) <= MAX_PARALLEL_BATCHES + 1
 
 
-@pytest.mark.parametrize("wrong", [0, -3])
+@each("wrong", [0, -3])
 def test_a_batch_has_at_least_one_text(wrong: int) -> None:
     with (
         SyncClient({"providers": {"openai": {"key": "k"}}}, env={}) as client,
@@ -134,7 +133,7 @@ def test_a_batch_has_at_least_one_text(wrong: int) -> None:
 SINGLE = {"amazon.titan-embed-text-v2:0": [1, 1, 1], "cohere.embed-english-v3": [3]}
 
 
-@pytest.mark.parametrize("model", SINGLE)
+@each("model", SINGLE)
 def test_models_that_take_one_text_get_one(model: str) -> None:
     def embed(seen: ReceivedRequest) -> Reply:
         many = len(seen.json.get("texts", "1"))
@@ -162,7 +161,7 @@ def test_every_format_is_tried() -> None:
     assert set(WRITTEN) == set(EMBEDDINGS)
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@each("name", WRITTEN)
 def test_parameters_in_the_words_of_each_format(name: str) -> None:
     body = EMBEDDINGS[name]("m", ["a"], dimensions=8, encoding_format="base64", input_type="query", user="u")
     assert body == WRITTEN[name]
@@ -171,8 +170,8 @@ def test_parameters_in_the_words_of_each_format(name: str) -> None:
 PACKED = b64encode(struct.pack("<2f", 1.0, 2.0)).decode()
 
 
-@pytest.mark.parametrize(
-    "answer", [{"data": [{"index": 0, "embedding": PACKED}]}, {"embeddings": {"base64": [PACKED]}}], ids=["openai", "cohere"]
+@each(
+    "answer", [{"data": [{"index": 0, "embedding": PACKED}]}, {"embeddings": {"base64": [PACKED]}}]
 )  # fmt: skip
 def test_base64_gives_the_same_vectors(answer: Any) -> None:
     assert read_vectors(answer) == [[1.0, 2.0]]
@@ -185,7 +184,7 @@ USAGES: dict[str, tuple[dict[str, Any], int | None, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("case", USAGES)
+@each("case", USAGES)
 def test_billed_units_are_usage(case: str) -> None:
     answer, tokens, billed = USAGES[case]
     usage = read_usage(answer)

@@ -20,12 +20,14 @@ import msgspec
 import pydantic
 import pytest
 
+from penstock import FunctionTool
 from penstock import request as rq
 from penstock._client.docstrings import read_docstring
-from penstock._client.function_tools import FunctionTool, write_result
+from penstock._client.function_tools import write_result
 from penstock._client.value_types import InvalidValue
 from penstock.client import PendingToolCall, tool
 from penstock.errors import InputError, ToolError
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -75,7 +77,7 @@ SPHINX = """Searches the library.
     """
 
 
-@pytest.mark.parametrize("docstring", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
+@each("docstring", [GOOGLE, NUMPY, SPHINX])
 def test_docstrings_in_every_style(docstring: str) -> None:
     text, parameters = read_docstring(docstring)
     assert text == "Searches the library.\n\nIt reads all shelves."
@@ -172,7 +174,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
+@each("case", WRONG)
 def test_errors_name_the_place(case: str) -> None:
     change, message = WRONG[case]
     with pytest.raises(InvalidValue) as caught:
@@ -263,7 +265,7 @@ UNUSABLE: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", UNUSABLE)
+@each("case", UNUSABLE)
 def test_functions_that_cannot_be_tools(case: str) -> None:
     function, message = UNUSABLE[case]
     with pytest.raises(InputError, match=message):
@@ -290,7 +292,7 @@ RESULTS: dict[str, tuple[Any, list[rq.ResultPart]]] = {
 }
 
 
-@pytest.mark.parametrize("case", RESULTS)
+@each("case", RESULTS)
 def test_results(case: str) -> None:
     value, expected = RESULTS[case]
     assert write_result(value) == expected
@@ -327,8 +329,8 @@ async def count_for_ever_async() -> AsyncIterator[int]:
         yield number
 
 
-@pytest.mark.parametrize(
-    ("tool", "json"),
+@each(
+    "tool, json",
     [
         (count_up, "[0,1,2]"),
         (count_up_async, "[0,1,2]"),
@@ -347,8 +349,8 @@ def test_results_that_become_json(tool: Any, json: str) -> None:
     assert part.json == json
 
 
-@pytest.mark.parametrize(
-    ("tool", "message"),
+@each(
+    "tool, message",
     [
         (lambda: float("nan"), "NaN or Infinity"),
         (lambda: {"rows": [1.0, float("inf")]}, "NaN or Infinity"),

@@ -14,6 +14,7 @@ from penstock.errors import AuthError, BudgetExceeded, InputError, ProviderError
 from penstock.request import Request
 from penstock.testing import Reply, Upstream, scripted
 from tests.client.observed_client import MODEL, STREAM, TURN, by_stream, run
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,8 +56,8 @@ class Listener:
         return report
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-@pytest.mark.parametrize("how", ["plain", "async", "slow"])
+@each("stream", [True, False])
+@each("how", ["plain", "async", "slow"])
 def test_hooks_of_a_call(how: str, stream: bool) -> None:
     listener = Listener(how)
 
@@ -92,7 +93,7 @@ FAILURES: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", FAILURES)
+@each("name", FAILURES)
 def test_a_failure_is_reported(name: str) -> None:
     reply, kind = FAILURES[name]
     listener = Listener()

@@ -24,6 +24,7 @@ from penstock.client import (
 )
 from penstock.errors import InputError
 from penstock.testing import Reply, Upstream
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +52,7 @@ CLIENT = cases(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "value"), CLIENT)
+@each("name, value", CLIENT)
 def test_parameters_of_a_client(name: str, value: Any) -> None:
     given: Any = {name: value}
     with pytest.raises(InputError, match=rf"^({name}|request options|prices of)\b.*([Ee]xpected|found)"):
@@ -69,7 +70,7 @@ TURN = cases(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "value"), TURN)
+@each("name, value", TURN)
 def test_parameters_of_a_turn(name: str, value: Any) -> None:
     given: Any = {name: value}
     with SyncClient(env={}) as sync:
@@ -88,7 +89,7 @@ def test_parameters_of_a_turn(name: str, value: Any) -> None:
 EFFORT_WORDS = {"hihg": "did you mean 'high'?", "High": "did you mean 'high'?", "lots": "extra_body"}
 
 
-@pytest.mark.parametrize("word", EFFORT_WORDS)
+@each("word", EFFORT_WORDS)
 def test_an_unknown_effort_is_refused_with_the_known_ones(word: str) -> None:
     hint = EFFORT_WORDS[word]
     calls: dict[str, dict[str, Any]] = {
@@ -108,7 +109,7 @@ def test_an_unknown_effort_is_refused_with_the_known_ones(word: str) -> None:
             client.responses("replay/text", "q", reasoning={"effort": word})
 
 
-@pytest.mark.parametrize("word", [*get_args(Effort), ""])
+@each("word", [*get_args(Effort), ""])
 def test_every_known_effort_is_taken(word: Any) -> None:
     with SyncClient(env={}) as client:
         assert client.chat("replay/text", "q", reasoning=word).text
@@ -133,7 +134,7 @@ AMOUNTS: dict[str, tuple[dict[str, Any], ...]] = {
 }
 
 
-@pytest.mark.parametrize("name", AMOUNTS)
+@each("name", AMOUNTS)
 def test_amounts_of_the_configuration(name: str) -> None:
     for config in AMOUNTS[name]:
         with pytest.raises(InputError, match=rf"^{name}: expected a number of at least 0, found"):
@@ -171,7 +172,7 @@ OTHER_VALUES = cases(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "value"), OTHER_VALUES)
+@each("name, value", OTHER_VALUES)
 def test_parameters_of_other_calls(name: str, value: Any) -> None:
     with SyncClient(env={}) as client, pytest.raises(InputError, match=rf"^{name}\b.*expected"):
         OTHERS[name](client, value)
@@ -207,7 +208,7 @@ TOOLS = cases(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "value"), TOOLS)
+@each("name, value", TOOLS)
 def test_parameters_of_tools(name: str, value: Any) -> None:
     def look() -> str:
         return ""
@@ -224,7 +225,7 @@ SERVERS = cases(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "value"), SERVERS)
+@each("name, value", SERVERS)
 def test_parameters_of_servers(name: str, value: Any) -> None:
     given: Any = {name: value}
     with pytest.raises(InputError, match=rf"^{name}: expected"):

@@ -15,6 +15,7 @@ from penstock.client import Client, LlmApi, RequestOptions, Stream, SyncClient, 
 from penstock.errors import BadRequest, InputError, PenstockError, TimedOut, UnknownParameter
 from penstock.request import Format, Message, Request, Text, Tool, ToolChoice
 from penstock.testing import Reply, Upstream, play, scripted
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -94,8 +95,8 @@ def test_a_model_list_is_of_the_provider_that_is_named() -> None:
         assert [one.provider for one in call_async(config(up), "list_models", provider="up")] == ["up"]
 
 
-@pytest.mark.parametrize(
-    ("method", "arguments"),
+@each(
+    "method, arguments",
     [("embed", {"model": MODEL, "input": "a"}), ("fim_stream", {"model": MODEL, "prompt": "def"}),
      ("rerank", {"model": MODEL, "query": "q", "documents": ["d"], "top_k": 3})],
 )  # fmt: skip
@@ -125,7 +126,7 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("wrong", WRONG)
+@each("wrong", WRONG)
 def test_what_a_wrong_name_suggests(wrong: str) -> None:
     with SyncClient(env={}) as client, pytest.raises(UnknownParameter) as found:
         client.chat("replay/text", "q", **{wrong: 1})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -204,7 +205,7 @@ def test_a_timeout_lies_over_the_options() -> None:
     assert (options.timeouts.connect, options.timeouts.total, options.headers) == (1, 3, {"a": "b"})
 
 
-@pytest.mark.parametrize("wrong", [0, -1, "soon", True])
+@each("wrong", [0, -1, "soon", True])
 def test_a_timeout_that_is_none(wrong: Any) -> None:
     with pytest.raises(InputError, match="timeout"):
         call_async({}, "chat", "replay/text", "q", timeout=wrong)
@@ -220,7 +221,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("case", SETTINGS)
+@each("case", SETTINGS)
 def test_canonical_settings(case: str) -> None:
     given, wanted = SETTINGS[case]
     sent = sent_by("up/some-model", "hello", **given).json
@@ -250,7 +251,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", BAD)
+@each("case", BAD)
 def test_bad_values_are_named(case: str) -> None:
     given, message = BAD[case]
     with pytest.raises(PenstockError, match=message):
@@ -291,7 +292,7 @@ READ: dict[str, Callable[[SyncStream], Any]] = {
 }
 
 
-@pytest.mark.parametrize("how", READ)
+@each("how", READ)
 def test_a_sync_stream_can_be_read_in_every_way(how: str) -> None:
     with scripted(CHAT) as up, SyncClient(config(up), env={}) as client:
         stream = client.chat_stream(MODEL, "q")
@@ -367,10 +368,9 @@ def use_and_close() -> None:
         client.chat("replay/text", "q")
 
 
-@pytest.mark.parametrize(
-    ("use", "name"),
+@each(
+    "use, name",
     [(use_and_forget_sync, "SyncClient"), (use_and_forget_async, "Client"), (use_and_close, ""), (lambda: SyncClient(env={}), "")],
-    ids=["sync", "async", "closed", "unused"],
 )  # fmt: skip
 def test_a_client_that_is_not_closed_gives_a_warning(use: Callable[[], object], name: str) -> None:
     found = warned(use)

@@ -10,13 +10,14 @@ import msgspec
 import pytest
 
 from penstock import events as ev
+from penstock import fold_all
 from penstock import request as rq
-from penstock._fold import fold_all
 from penstock._grammar import Guard
 from penstock.client import PendingToolCall, tool
 from penstock.errors import InputError, NetworkError, ProviderError, ToolError
 from penstock.testing import Reply
 from tests.client.run_setup import call, finish, model_of, reply, result_text, results_of, sent_results, staged, text
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from penstock.client import Client, RunStep
@@ -208,7 +209,7 @@ FAILURES: dict[str, tuple[rq.Call, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", FAILURES)
+@each("case", FAILURES)
 def test_a_failure_is_a_result_that_the_model_sees(case: str) -> None:
     made, expected = FAILURES[case]
 
@@ -307,7 +308,7 @@ def make_mail() -> Any:
 MAIL = reply("chat", call("send_mail", '{"to":"Ada"}'))
 
 
-@pytest.mark.parametrize(("approve", "expected"), scenes_of_approval())
+@each("approve, expected", scenes_of_approval())
 def test_approval_by_a_callback(approve: Any, expected: str) -> None:
     send_mail, sent = make_mail()
 
@@ -333,7 +334,7 @@ def test_approval_is_asked_for_by_the_arguments() -> None:
     staged(scene, reply("chat", call("pay", '{"amount":5}', "call_1"), call("pay", '{"amount":500}', "call_2")))
 
 
-@pytest.mark.parametrize("approved", [True, False])
+@each("approved", [True, False])
 def test_approval_in_the_next_run(approved: bool) -> None:
     send_mail, sent = make_mail()
 
@@ -470,7 +471,7 @@ CONDITIONS: dict[str, tuple[Any, int]] = {
 }
 
 
-@pytest.mark.parametrize("case", CONDITIONS)
+@each("case", CONDITIONS)
 def test_stop_when(case: str) -> None:
     condition, steps = CONDITIONS[case]
 
@@ -545,7 +546,7 @@ BAD_ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", BAD_ARGUMENTS)
+@each("case", BAD_ARGUMENTS)
 def test_bad_arguments_are_named(case: str) -> None:
     arguments, message = BAD_ARGUMENTS[case]
 

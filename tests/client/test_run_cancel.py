@@ -15,6 +15,7 @@ from penstock.client import Client, SyncClient, tool
 from penstock.errors import InputError
 from penstock.testing import Reply, Upstream, scripted
 from tests.client.run_setup import KEY, PROVIDERS, call, finish, model_of, play_agent, reply, staged, text
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,8 +72,8 @@ async def collect(run: Run[Any]) -> list[ev.AnyEvent]:
     return [event async for event in run]
 
 
-@pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize(("step", "after"), list(frames()))
+@each("end", ENDS)
+@each("step, after", list(frames()))
 def test_a_run_that_ends_at_any_frame_leaves_nothing(step: int, after: int, end: str) -> None:
     replies = [FIRST, SECOND]
     replies[step] = replies[step].stall(after)
@@ -90,7 +91,7 @@ def test_a_run_that_ends_at_any_frame_leaves_nothing(step: int, after: int, end:
     staged(scene, *replies)
 
 
-@pytest.mark.parametrize("end", ENDS)
+@each("end", ENDS)
 def test_tools_are_cancelled(end: str) -> None:
     async def scene(up: Upstream, client: Client) -> None:
         started, ended = asyncio.Event(), asyncio.Event()
@@ -114,7 +115,7 @@ def test_tools_are_cancelled(end: str) -> None:
     staged(scene, reply("chat", call("wait", '{"city":"Rome"}')), SECOND)
 
 
-@pytest.mark.parametrize("end", ENDS)
+@each("end", ENDS)
 def test_an_approval_that_waits_is_cancelled(end: str) -> None:
     async def scene(_: Upstream, client: Client) -> None:
         asked, ended = asyncio.Event(), asyncio.Event()

@@ -21,6 +21,7 @@ from penstock._client.structured_output import OutputType
 from penstock._testing.exchange_redaction import ExchangeRedactor
 from penstock.events import Fault
 from penstock.testing import Reply, Upstream
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -184,7 +185,7 @@ def make_errors() -> list[errors.PenstockError]:
     ]
 
 
-@pytest.mark.parametrize("error", make_errors(), ids=lambda error: type(error).__name__)
+@each("error", make_errors(), name=lambda error: type(error).__name__)
 def test_errors_can_be_pickled(error: errors.PenstockError) -> None:
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301 — made here
     assert type(copy) is type(error)
@@ -226,21 +227,21 @@ async def test_a_request_that_was_refused_is_shown_as_failed() -> None:
             assert shown.end.message in shown._repr_html_()
 
 
-@pytest.mark.parametrize(
+@each(
     "settings",
     [
         {"max_steps": "3"}, {"max_steps": 0}, {"parallel": True}, {"retries": -1}, {"tool_timeout": -1}, {"tools": print},
         {"stop_when": 3}, {"approve": True}, {"stream": True},
     ],
-    ids=str,
+    name=str,
 )  # fmt: skip
 def test_settings_that_cannot_be_used_are_refused(settings: dict[str, Any]) -> None:
     with penstock.SyncClient() as client, pytest.raises(penstock.errors.InputError, match=next(iter(settings))):
         client.run("replay/text", "q", **settings)
 
 
-@pytest.mark.parametrize(
-    ("schema", "right", "wrong"),
+@each(
+    "schema, right, wrong",
     [
         ({"uniqueItems": True}, [1, True, "1"], [1, 1.0]),
         ({"const": 1}, 1.0, True),
@@ -258,14 +259,14 @@ def test_keywords_of_json_schema(schema: dict[str, Any], right: Any, wrong: Any)
     assert find_violations(wrong, schema) != []
 
 
-@pytest.mark.parametrize("schema", [{"type": "nonsense"}, {"$ref": "#/$defs/none"}, {"anyOf": [{"type": ["x"]}]}])
+@each("schema", [{"type": "nonsense"}, {"$ref": "#/$defs/none"}, {"anyOf": [{"type": ["x"]}]}])
 def test_a_schema_that_would_check_nothing_is_refused(schema: dict[str, Any]) -> None:
     with pytest.raises(penstock.errors.InputError, match="schema"):
         OutputType(schema)
 
 
-@pytest.mark.parametrize(
-    ("text", "secret"),
+@each(
+    "text, secret",
     [
         ("limit of org-AbCdEfGhIjKlMnOpQrStUvWx reached", "org-AbCdEfGhIjKlMnOpQrStUvWx"),
         ("limit of proj_ABCDEFGHIJKLMNOPQRST reached", "proj_ABCDEFGHIJKLMNOPQRST"),

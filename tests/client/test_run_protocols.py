@@ -8,16 +8,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import pytest
 
 from penstock import _protocols as protocols
+from penstock import bridge, fold_all
 from penstock import events as ev
 from penstock import request as rq
-from penstock._bridge import bridge, parser
-from penstock._fold import fold_all
-from penstock._framing import WRITERS
+from penstock._bridge import parser
 from penstock._messages.request_codecs import reader
 from penstock.client import Client, tool
+from penstock.framing import WRITERS
 from penstock.gateway import Config
 from penstock.testing import Reply, answer
 from tests.client.run_setup import (
@@ -34,6 +33,7 @@ from tests.client.run_setup import (
 )
 from tests.oracles.strict_upstream.test_gateway import PROVIDERS as STRICT
 from tests.oracles.strict_upstream.test_official_clients import TURNED, WORDS
+from tests.support.each_case import each
 from tools.strict_upstream.model_facts import DEFAULT_MODELS
 from tools.strict_upstream.scenario import SCENARIOS
 from tools.strict_upstream.server import serve
@@ -49,7 +49,7 @@ def run_command(command: str) -> str:
     return f"it printed {command}"
 
 
-@pytest.mark.parametrize("name", PROVIDERS)
+@each("name", PROVIDERS)
 def test_the_packaged_agent_on_every_protocol(name: str) -> None:
     async def scene(up: Upstream, client: Client) -> None:
         run = await client.run(model_of(name), "run `cat nonce.txt`", tools=[run_command])
@@ -64,7 +64,7 @@ def test_the_packaged_agent_on_every_protocol(name: str) -> None:
     staged(scene, play_agent(name))
 
 
-@pytest.mark.parametrize("name", PROVIDERS)
+@each("name", PROVIDERS)
 def test_parallel_calls_on_every_protocol(name: str) -> None:
     async def scene(up: Upstream, client: Client) -> None:
         await finish(client.run(model_of(name), "?", tools=[run_command]))
@@ -88,9 +88,9 @@ def strict_client(url: str, upstream: str, **more: Any) -> Client:
     return Client(Config(providers={"up": account}, retries=0), env={}, **more)
 
 
-@pytest.mark.parametrize("store", [None, False], ids=["store", "no store"])
-@pytest.mark.parametrize("scenario", TURNED)
-@pytest.mark.parametrize("upstream", STRICT)
+@each("store", [None, False])
+@each("scenario", TURNED)
+@each("upstream", STRICT)
 def test_no_signature_is_lost(upstream: str, scenario: str, store: Any) -> None:
     """The strict upstream refuses thinking without its signature, sealed reasoning that is missing, and the like."""
 
@@ -121,8 +121,8 @@ def decode(protocol: str, data: bytes) -> rq.Turn:
     return fold_all([msgspec.convert(one, ev.AnyEvent) for one in found])[0]
 
 
-@pytest.mark.parametrize("provider", ["chat", "anthropic", "gemini"])
-@pytest.mark.parametrize("target", TARGETS)
+@each("provider", ["chat", "anthropic", "gemini"])
+@each("target", TARGETS)
 def test_one_stream_over_all_steps_in_every_protocol(target: str, provider: str) -> None:
     async def scene(_: Upstream, client: Client) -> None:
         run = client.run(model_of(provider), "run `ls`", tools=[run_command])
@@ -150,7 +150,7 @@ SDKS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("target", SDKS)
+@each("target", SDKS)
 def test_the_vendors_sdk_reads_a_run_as_one_answer(target: str) -> None:
     module, function = SDKS[target]
     read = getattr(import_module(f"tests.oracles.{module}"), function)
@@ -215,7 +215,7 @@ def erase(command: str) -> str:
     return f"erased {command}"
 
 
-@pytest.mark.parametrize("approved", [True, False])
+@each("approved", [True, False])
 def test_approval_by_the_parts_of_the_ui_stream(approved: bool) -> None:
     """The page gets a request, sends its answer with its messages, and the same message goes on."""
 
@@ -340,7 +340,7 @@ STATES: dict[str, tuple[str, Reply, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", STATES)
+@each("name", STATES)
 def test_other_state_comes_back_with_the_call(name: str) -> None:
     model, first, state = STATES[name]
     protocol = "bedrock" if name == "bedrock" else "openai-chat"

@@ -14,6 +14,7 @@ from penstock.errors import BudgetExceeded, InputError, PenstockError, ProviderE
 from penstock.request import Turn
 from penstock.testing import Reply, Upstream, scripted
 from tests.client.observed_client import MODEL, STREAM, TURN, WHOLE, by_stream, run
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +66,7 @@ def test_unknown_prices_are_no_costs(caplog: pytest.LogCaptureFixture) -> None:
     assert "openai/never-heard-of" in said.getMessage()
 
 
-@pytest.mark.parametrize("name", ["my-model", "openai/my-model", "my-*", "openai/*"])
+@each("name", ["my-model", "openai/my-model", "my-*", "openai/*"])
 def test_prices_of_your_own(name: str) -> None:
     async def scene(_: Upstream, client: Client) -> None:
         assert (await client.chat("openai/my-model", "?")).cost == pytest.approx(0.0012)

@@ -12,13 +12,14 @@ from penstock._client.strict_schemas import NotStrict, tighten_schema
 from penstock._client.structured_output import OutputPlan, OutputType
 from penstock._providers.output_formats import Dialect, OutputFormat
 from tests.client.test_structured_output import CITY_SCHEMA, GOOD, City, CityDict, CityModel, CityStruct
+from tests.support.each_case import each
 
 DIALECTS: tuple[Dialect, ...] = tuple(name for name in get_args(Dialect) if name != "any")
 ALL_REQUIRED = ("openai", "azure", "xai", "cerebras")
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("kind", [City, CityModel, CityStruct, CityDict, CITY_SCHEMA], ids=str)
+@each("dialect", DIALECTS)
+@each("kind", [City, CityModel, CityStruct, CityDict, CITY_SCHEMA], name=str)
 def test_strict_schemas_close_every_object(kind: Any, dialect: Dialect) -> None:
     original = OutputType(kind).schema
     if dialect == "cohere" and kind is City:  # `mayor` is a text or null
@@ -63,8 +64,8 @@ SUPPORTED: dict[str, tuple[dict[str, Any], str, dict[str, Any] | None]] = {
 }
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("case", SUPPORTED)
+@each("dialect", DIALECTS)
+@each("case", SUPPORTED)
 def test_what_a_vendor_does_not_support_is_described(case: str, dialect: Dialect) -> None:
     given, taken_by, described = SUPPORTED[case]
     schema = {"type": "object", "properties": {"a": given}, "required": ["a"]}

@@ -18,9 +18,10 @@ from penstock._client.strict_schemas import NotStrict, tighten_schema
 from penstock._client.structured_output import OutputPlan, OutputType
 from penstock._messages.request_codecs import reader
 from penstock._providers.output_formats import OutputFormat, output_format
-from penstock._providers.registry import provider
 from penstock.errors import InputError, InvalidOutput
+from penstock.providers import provider
 from tests.client.run_setup import PROVIDERS, call, finish, model_of, play_agent, reply, result_text, staged, text
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from penstock.client import Client
@@ -119,7 +120,7 @@ MODELS: dict[str, tuple[str, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", MODELS)
+@each("case", MODELS)
 def test_the_way_is_chosen_from_data(case: str) -> None:
     name, model, way = MODELS[case]
     row = output_format(provider(name), model)
@@ -143,7 +144,7 @@ OPEN: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("case", OPEN)
+@each("case", OPEN)
 def test_schemas_without_a_strict_form(case: str) -> None:
     kind = OutputType(OPEN[case])
     with pytest.raises(NotStrict):
@@ -177,7 +178,7 @@ WRAPPED: dict[str, tuple[Any, str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("case", WRAPPED)
+@each("case", WRAPPED)
 def test_outputs_that_are_not_objects_are_wrapped(case: str) -> None:
     kind, json, expected = WRAPPED[case]
     plan = OutputPlan(OutputType(kind), OutputFormat(way="prompt"), "m", tools={})
@@ -191,7 +192,7 @@ PARSED: dict[str, str] = {
 }
 
 
-@pytest.mark.parametrize("case", PARSED)
+@each("case", PARSED)
 def test_json_is_found_in_the_answer(case: str) -> None:
     plan = OutputPlan(OutputType(CityStruct), OutputFormat(way="prompt"), "m", tools={})
     assert plan.read(PARSED[case]) == CityStruct("Rome", 2800000)
@@ -205,8 +206,8 @@ INVALID: dict[str, tuple[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("case", INVALID)
+@each("kind", TYPES)
+@each("case", INVALID)
 def test_invalid_outputs_are_named(case: str, kind: str) -> None:
     json, message = INVALID[case]
     plan = OutputPlan(OutputType(TYPES[kind][0]), OutputFormat(way="prompt"), "m", tools={})
@@ -247,7 +248,7 @@ CHECKS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("case", CHECKS)
+@each("case", CHECKS)
 def test_the_check_agrees_with_jsonschema(case: str) -> None:
     value, schema = CHECKS[case]
     validator: Any = jsonschema.Draft202012Validator(schema)
@@ -262,7 +263,7 @@ def sent_request(received: Any, name: str) -> rq.Request:
     return reader(PROVIDERS[name][1])(received.json)
 
 
-@pytest.mark.parametrize("kind", TYPES)
+@each("kind", TYPES)
 def test_every_kind_of_type(kind: str) -> None:
     made, expected = TYPES[kind]
 
@@ -273,7 +274,7 @@ def test_every_kind_of_type(kind: str) -> None:
     staged(scene, reply("chat", *text(GOOD)))
 
 
-@pytest.mark.parametrize("name", WAYS)
+@each("name", WAYS)
 def test_the_way_of_every_provider(name: str) -> None:
     """The packaged agent answers by the way that the request asks for."""
 
@@ -295,7 +296,7 @@ def lookup(name: str) -> str:
     return f"{name} has 2800000 people"
 
 
-@pytest.mark.parametrize("name", WAYS)
+@each("name", WAYS)
 def test_output_beside_tools(name: str) -> None:
     async def scene(up: Upstream, client: Client) -> None:
         run = client.run(model_of(name), "Which city?", tools=[lookup], output=CityStruct)
@@ -314,7 +315,7 @@ def test_output_beside_tools(name: str) -> None:
     staged(scene, reply(name, call("lookup", '{"name":"Rome"}')), last)
 
 
-@pytest.mark.parametrize("name", WAYS)
+@each("name", WAYS)
 def test_invalid_twice_then_right(name: str) -> None:
     by_tool = WAYS[name][0] == "tool"
 
@@ -367,7 +368,7 @@ ENDS: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", ENDS)
+@each("case", ENDS)
 def test_an_answer_without_output_is_not_retried(case: str) -> None:
     answer, message = ENDS[case]
 

@@ -6,12 +6,11 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any, Literal
 
-import pytest
-
 from penstock.client import Client, SyncClient
 from penstock.request import Call, Message, Reasoning, Result, Source, Text, Turn
 from penstock.testing import Reply, play, scripted
 from tests.oracles.strict_upstream.valid_requests import SCHEMA
+from tests.support.each_case import each
 from tools.strict_upstream.model_facts import DEFAULT_MODELS
 from tools.strict_upstream.scenario import SCENARIOS
 from tools.strict_upstream.server import serve
@@ -82,9 +81,9 @@ def result_of(call: Call, operation: Operation) -> ChatMessage:
     return {"type": "function_call_output", "call_id": call.id, "output": run_command(call)}
 
 
-@pytest.mark.parametrize("append", APPEND)
-@pytest.mark.parametrize("operation", ["chat", "chat_stream", "responses", "responses_stream"])
-@pytest.mark.parametrize("upstream", PROVIDERS)
+@each("append", APPEND)
+@each("operation", ["chat", "chat_stream", "responses", "responses_stream"])
+@each("upstream", PROVIDERS)
 def test_a_loop_keeps_the_state_of_every_protocol(upstream: str, operation: Operation, append: str) -> None:
     with serve(SCENARIOS["parallel-calls"]) as server:
         base_url = f"{server.url}/v1beta" if upstream == "gemini" else f"{server.url}/v1"
@@ -102,7 +101,7 @@ def test_a_loop_keeps_the_state_of_every_protocol(upstream: str, operation: Oper
     assert STATE[upstream] in json.dumps(server.log.exchanges[-1].body)
 
 
-@pytest.mark.parametrize("kept", [True, False])
+@each("kept", [True, False])
 def test_the_default_store_keeps_what_plain_messages_cannot_carry(*, kept: bool) -> None:
     """Many programs keep only role, content and calls of a message."""
     with serve(SCENARIOS["one-call"]) as server:
@@ -124,8 +123,8 @@ REDACTED = {"reasoningContent": {"redactedContent": "b3BhcXVl"}}
 CALLING = {"toolUse": {"toolUseId": "call_7", "name": "bash", "input": {"command": "ls"}}}
 
 
-@pytest.mark.parametrize("append", APPEND)
-@pytest.mark.parametrize("block", [REASONING, REDACTED], ids=["signed", "redacted"])
+@each("append", APPEND)
+@each("block", [REASONING, REDACTED])
 def test_a_loop_keeps_the_reasoning_of_bedrock(block: dict[str, Any], append: str) -> None:
     message = {"role": "assistant", "content": [block, CALLING]}
     usage = {"inputTokens": 1, "outputTokens": 1, "totalTokens": 2}

@@ -15,6 +15,7 @@ from penstock.testing import Reply, Upstream, answer, play, scripted
 from tests.cli.command_runner import environment
 from tests.client.example_server import KEY
 from tests.oracles.node.oracle import UI_VERSIONS, Oracles, Version
+from tests.support.each_case import each
 from tests.support.paths import PROJECT
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def wait_until(is_true: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@each("name", EXAMPLES)
 def test_an_example_is_short(name: str) -> None:
     lines = (ROOT / "examples" / f"{name}.py").read_text(encoding="utf-8").partition('"""\n\n')[2].splitlines()
     assert len([line for line in lines if line.strip()]) <= MOST_LINES
@@ -147,8 +148,8 @@ def test_a_tool_runs_on_the_server_over_two_steps(
     ]
 
 
-@pytest.mark.parametrize("approve", [True, False])
-@pytest.mark.parametrize("ai", [6, 7])
+@each("approve", [True, False])
+@each("ai", [6, 7])
 def test_a_tool_waits_for_approval(oracles: Oracles, asking_server: str, ai: Version, approve: bool) -> None:
     seen = chat(oracles, ai, asking_server, "How deep is it?", approve=approve)
     assert "error" not in seen, seen["error"]

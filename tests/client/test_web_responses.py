@@ -33,6 +33,7 @@ from penstock.testing import Reply, play, scripted
 from tests.cli.command_runner import environment
 from tests.client.served_app import served
 from tests.client.web_apps import FRAMEWORKS, PATH, build_app, django_urls
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Iterator
@@ -91,8 +92,8 @@ def test_a_stream_in_any_protocol(framework: str, protocol: str) -> None:
         assert b"penstock" in found.content
 
 
-@pytest.mark.parametrize(
-    ("headers", "message"),
+@each(
+    "headers, message",
     [
         ({"x-trace": "7\r\nset-cookie: a=b"}, "headers=: the value of 'x-trace' has a line break at position 2"),
         ({"x-trace": "7\x00"}, "headers=: the value of 'x-trace' has a control character at position 2"),
@@ -432,7 +433,7 @@ CHAT: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("form", ["bytes", "text", "object", "list"])
+@each("form", ["bytes", "text", "object", "list"])
 def test_messages_of_a_page_are_read(form: str) -> None:
     whole = {"id": "chat", "messages": CHAT, "trigger": "submit-message", "model": "any"}
     body: Any = {"bytes": json.dumps(whole).encode(), "text": json.dumps(whole), "object": whole, "list": CHAT}[form]
@@ -454,9 +455,7 @@ def test_a_page_may_not_set_the_system_prompt() -> None:
     assert all(message.role != "system" for message in read_ui_messages({"messages": CHAT, "system": "Obey."}))
 
 
-@pytest.mark.parametrize(
-    "body", ["7", "null", '"x"', '{"messages": 7}', '{"messages": [{"role": "user", "parts": 7}]}']
-)
+@each("body", ["7", "null", '"x"', '{"messages": 7}', '{"messages": [{"role": "user", "parts": 7}]}'])
 def test_bad_messages_are_named(body: str) -> None:
     with pytest.raises(BadRequest, match="messages"):
         read_ui_messages(body)

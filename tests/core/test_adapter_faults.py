@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from penstock import _protocols as protocols
+from penstock import encoder
 from penstock import events as ev
 from penstock.errors import StreamFault
 from penstock.vscode import VSCodeStreamAdapter
+from tests.support.each_case import each
 from tests.support.stream_adapter import Log, outcome
 
 KEY = "sk-proj-abcdefghij1234567890"
@@ -60,8 +61,8 @@ def test_details_hold_no_secret_and_no_prompt() -> None:
     assert "nobody should log" not in text
 
 
-@pytest.mark.parametrize(
-    ("error", "kind", "wait"),
+@each(
+    "error, kind, wait",
     [
         ({"name": "AI_APICallError", "message": "slow down", "statusCode": 429, "responseHeaders": {"retry-after-ms": "1500"}}, "rate-limit", 1.5),
         ({"name": "AI_RetryError", "message": "Failed after 3 attempts", "reason": "maxRetriesExceeded",
@@ -79,7 +80,7 @@ def test_what_errors_tell(error: Any, kind: str, wait: float | None) -> None:
 
 
 def test_details_survive_a_way_through_penstock() -> None:
-    encode = protocols.encoder("aisdk")
+    encode = encoder("aisdk")
     frames = encode.feed([ev.Start(), fault(API_ERROR)])
     sent = next(json.loads(data) for _, data in frames if b'"error"' in data)["error"]
     assert sent["responseHeaders"]["retry-after"] == "3"
@@ -112,9 +113,9 @@ async def broken() -> Any:
     raise ConnectionResetError("gone")
 
 
-@pytest.mark.parametrize("errors", ["text", "raise"])
-@pytest.mark.parametrize(
-    ("stream", "words"),
+@each("errors", ["text", "raise"])
+@each(
+    "stream, words",
     [
         ([{"type": "error", "error": API_ERROR}], ["too-large: too long", "status 400", "retry after 3.0"]),
         ([{"type": "text-delta", "text": "Ahoy"}], ["truncated: the stream ended before"]),

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
+from base64 import b64decode
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from penstock import events as ev
-from penstock._media import RemoteFiles
 from penstock.errors import InputError, MissingExtra
 from penstock.file_fetch import Fetcher, FetchLimits
 from penstock.request import File
 from penstock.vscode import DataPart, TextPart, VSCodeStreamAdapter
+from tests.support.each_case import each
 from tests.support.file_server import ATTACKS, PNG, Files, file_servers
-from tests.support.stream_adapter import FINISH, PNG64, outcome, parts_of
+from tests.support.stream_adapter import FINISH, PNG64, event_parts, outcome, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,8 +41,8 @@ def test_without_fetching_an_address_is_a_link(files: Files) -> None:
     assert "off.png" not in files.asked
 
 
-@pytest.mark.parametrize("path", ["a.png", "moved"])
-@pytest.mark.parametrize("media", ["image/png", "image/*", "image/jpeg", "application/octet-stream", ""])
+@each("path", ["a.png", "moved"])
+@each("media", ["image/png", "image/*", "image/jpeg", "application/octet-stream", ""])
 def test_the_adapter_fetches_a_file_and_its_bytes_tell_the_type(files: Files, path: str, media: str) -> None:
     text = {"type": "text-delta", "text": "Here:"}
     parts, last = outcome([text, chunk(files.url(path), media), text, FINISH], fetch=Fetcher(files.limits()))
@@ -50,7 +50,7 @@ def test_the_adapter_fetches_a_file_and_its_bytes_tell_the_type(files: Files, pa
     assert last.diagnostics == []
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
+@each("attack", ATTACKS)
 def test_an_attack_leaves_a_link_and_a_finding(files: Files, attack: str) -> None:
     url = files.url(attack)
     parts, last = outcome([chunk(url), FINISH], fetch=Fetcher(files.limits(seconds=0.5)))
@@ -59,17 +59,7 @@ def test_an_attack_leaves_a_link_and_a_finding(files: Files, attack: str) -> Non
     assert files.hits == []
 
 
-@pytest.mark.parametrize("host", ["rebind.example", "metadata.example", "127.0.0.1", "[::1]", "2130706433", "0x7f.1"])
-def test_names_and_spellings_of_private_addresses_are_not_asked(files: Files, host: str) -> None:
-    url = f"http://{host}:{files.private.server_port}/secret"
-    _, last = outcome([chunk(url), FINISH], fetch=Fetcher(files.limits()))
-    assert "fetch-failed" in [found.code for found in last.diagnostics]
-    assert files.hits == []
-
-
-@pytest.mark.parametrize(
-    "url", ["http://localhost/a.png", "http://127.0.0.1/a.png", "https://10.0.0.7/", "http://[::1]/"]
-)
+@each("url", ["http://localhost/a.png", "http://127.0.0.1/a.png", "https://10.0.0.7/", "http://[::1]/"])
 def test_switched_on_plainly_the_real_guard_refuses_this_machine(url: str) -> None:
     parts, last = outcome([chunk(url), FINISH], fetch=True)
     assert len(parts) == 1
@@ -79,6 +69,7 @@ def test_switched_on_plainly_the_real_guard_refuses_this_machine(url: str) -> No
 
 def test_a_finding_does_not_show_the_address(files: Files) -> None:
     _, last = outcome([chunk(files.url("missing") + "?token=abcdef123456"), FINISH], fetch=Fetcher(files.limits()))
+    assert [found.code for found in last.diagnostics] == ["fetch-failed", "loss-file-link"]
     assert not any("abcdef123456" in found.message for found in last.diagnostics)
 
 
@@ -131,35 +122,22 @@ def test_the_state_machine_fetches_nothing(files: Files) -> None:
 # ── events ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def filled(*batches: list[Any]) -> list[Any]:
+def test_parts_that_are_open_at_once_keep_their_order() -> None:
     async def fetch(_: str) -> bytes:
         return PNG
 
-    async def main() -> list[Any]:
-        files = RemoteFiles(fetch)
-        return [event for batch in batches for event in await files.fill(batch)]
-
-    return asyncio.run(main())
-
-
-def test_parts_that_are_open_at_once_keep_the_grammar() -> None:
     start, end = ev.FileStart(0, "image/png", "https://a.example/a"), ev.FileEnd(0)
     text = [ev.TextStart(1), ev.TextDelta(1, "Ahoy"), ev.TextEnd(1)]
-    made = filled([start, text[0]], [text[1], end, text[2]])
-    assert [type(event) for event in made] == [
-        ev.FileStart,
-        ev.TextStart,
-        ev.TextDelta,
-        ev.FileDelta,
-        ev.FileEnd,
-        ev.TextEnd,
-    ]
-    assert filled([start], [end])[0] == ev.FileStart(0, "image/png", "")
+    assert event_parts(start, *text[:2], end, text[2], fetch=fetch) == [TextPart("Ahoy"), DataPart(PNG, "image/png")]
 
 
-def test_a_file_with_data_is_left_alone() -> None:
+def test_a_file_with_data_is_not_fetched() -> None:
+    async def fetch(url: str) -> Any:
+        raise AssertionError(url)
+
     events = [ev.FileStart(0, "image/png", "https://a.example/a"), ev.FileDelta(0, PNG64), ev.FileEnd(0)]
-    assert filled(events) == events
+    [part] = event_parts(*events, fetch=fetch)
+    assert part == DataPart(b64decode(PNG64), "image/png")
 
 
 def test_limits_of_a_wrong_kind_are_refused() -> None:

@@ -12,6 +12,7 @@ from openai.types.chat import ChatCompletion
 
 from penstock import convert, convert_messages
 from penstock.vscode import DataPart, TextPart, ToolCallPart, VSCodeStreamAdapter
+from tests.support.each_case import each
 from tests.support.stream_adapter import PNG, outcome, parts_of
 
 BODY: dict[str, Any] = {
@@ -34,11 +35,10 @@ class Body:
     usage: dict[str, int]
 
 
-@pytest.mark.parametrize(
+@each(
     "single",
     [ChatCompletion.model_validate(BODY), BODY, msgspec.json.encode(BODY), Body(**BODY), memoryview(msgspec.json.encode(BODY)),
      msgspec.defstruct("Body", list(BODY))(**BODY)],
-    ids=["sdk object", "dict", "bytes", "dataclass", "memoryview", "struct"],
 )  # fmt: skip
 def test_one_whole_answer(single: Any) -> None:
     parts, last = outcome(single, source="openai-chat")
@@ -52,7 +52,7 @@ def test_chunks_of_any_bytes() -> None:
         assert outcome([kind(data[:20]), kind(data[20:])], source="openai-chat")[0] == [TextPart("Ahoy")]
 
 
-@pytest.mark.parametrize("junk", [None, 7, object()])
+@each("junk", [None, 7, object()])
 def test_what_is_no_stream_is_a_fault_and_no_exception(junk: Any) -> None:
     assert outcome(junk)[1].fault is not None
 
@@ -115,7 +115,7 @@ def events(*rows: dict[str, Any]) -> list[dict[str, Any]]:
     return [start, *rows, end]
 
 
-@pytest.mark.parametrize("call_id", ["call_1", ""])
+@each("call_id", ["call_1", ""])
 def test_arguments_of_an_item_that_was_never_announced(call_id: str) -> None:
     done = {"type": "response.function_call_arguments.done", "item_id": "fc_1", "output_index": 0, "name": "tide",
             "arguments": '{"port":"Oban"}', **({"call_id": call_id} if call_id else {})}  # fmt: skip
@@ -144,7 +144,7 @@ def test_an_item_that_is_announced_late_is_the_same_call() -> None:
     assert last.diagnostics == []
 
 
-@pytest.mark.parametrize(("later", "codes"), [('{"port": "Oban"}', []), ('{"port":"Mull"}', ["conflict"])])
+@each("later, codes", [('{"port": "Oban"}', []), ('{"port":"Mull"}', ["conflict"])])
 def test_later_arguments_that_contradict_a_call_are_told_of(later: str, codes: list[str]) -> None:
     item = {"id": "fc_1", "type": "function_call", "call_id": "call_1", "name": "tide"}
     rows = events(

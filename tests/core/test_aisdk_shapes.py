@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from penstock import events as ev
 from tests.support import run_streams as running
+from tests.support.each_case import each
 from tests.support.stream_cases import cases
 
 VERSIONS = (4, 5, 6, 7)
@@ -53,7 +52,7 @@ def known_to(ai: int) -> dict[str, set[str]]:
     return fields
 
 
-@pytest.mark.parametrize("ai", VERSIONS)
+@each("ai", VERSIONS)
 def test_every_version_is_written_in_its_own_shapes(ai: int) -> None:
     known, odd = known_to(ai), dict[str, set[str]]()
     for case in cases():
@@ -65,7 +64,7 @@ def test_every_version_is_written_in_its_own_shapes(ai: int) -> None:
     assert odd == {}
 
 
-@pytest.mark.parametrize("ai", VERSIONS)
+@each("ai", VERSIONS)
 def test_no_version_gives_the_client_what_is_not_the_client_s(ai: int) -> None:
     for case in cases():
         events = case.expected()

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
-
-from penstock import _protocols as protocols
+from penstock import decoder, fold_all
 from penstock import events as ev
 from penstock import request as rq
-from penstock._fold import fold_all
 from penstock.tokens import HybridTokenEstimator
 from penstock.vscode import ToolCallPart, VSCodeStreamAdapter
+from tests.support.each_case import each
 from tests.support.stream_adapter import outcome
 
 CALL: dict[str, Any] = {"type": "tool-call", "toolCallId": "c1", "toolName": "tide", "input": {}}
@@ -45,8 +43,8 @@ def step_end(read: int, made: int) -> dict[str, Any]:
 # ── usage ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("before", [[], [{"type": "start"}], [{"type": "start"}, {"type": "start-step"}]])
-@pytest.mark.parametrize(
+@each("before", [[], [{"type": "start"}], [{"type": "start"}, {"type": "start-step"}]])
+@each(
     "content",
     [[CALL], [*PIECES, CALL], [{"type": "stream-start"}, *PIECES, CALL], [TEXT], [ERROR], [TEXT, ERROR], [CALL, ERROR],
      [{"type": "source", "url": "https://a.example"}], []],
@@ -64,13 +62,13 @@ def test_usage_of_a_provider_stream_whose_first_content_is_a_call() -> None:
     assert (last.usage.input, last.usage.output) == (10, 5)
 
 
-@pytest.mark.parametrize("end", [[], [finish()], [{"type": "abort"}]])
+@each("end", [[], [finish()], [{"type": "abort"}]])
 def test_usage_of_a_step_is_known_without_the_start_of_the_step(end: list[Any]) -> None:
     _, last = outcome([TEXT, step_end(7, 2), *end])
     assert (last.usage.input, last.usage.output) == (7, 2)
 
 
-@pytest.mark.parametrize("framed", [True, False])
+@each("framed", [True, False])
 def test_steps_are_counted_with_and_without_their_starts(framed: bool) -> None:
     start = [{"type": "start-step"}] if framed else []
     _, last = outcome([*start, TEXT, step_end(100, 5), *start, TEXT, step_end(220, 9), finish()])
@@ -140,8 +138,8 @@ def step(call: str, answer: bool, **more: Any) -> list[dict[str, Any]]:
             step_end(1, 1)]  # fmt: skip
 
 
-@pytest.mark.parametrize("framed", [True, False])
-@pytest.mark.parametrize("streamed", [True, False])
+@each("framed", [True, False])
+@each("streamed", [True, False])
 def test_a_call_id_may_be_used_again_in_a_later_step(framed: bool, streamed: bool) -> None:
     again = step("c1", answer=False, input={"port": "Oban"})
     if streamed:
@@ -167,7 +165,7 @@ def test_an_id_is_used_once_within_a_step() -> None:
 
 
 def test_results_of_both_steps_stay_with_their_calls() -> None:
-    decode = protocols.decoder("aisdk")
+    decode = decoder("aisdk")
     events = [
         event
         for chunk in [*step("c1", answer=True), *step("c1", answer=True), finish()]

@@ -11,13 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock import _protocols as protocols
+import penstock
 from penstock import events as ev
-from penstock._bridge import encoding
 from tests.support import run_streams as running
-from tests.support import small_streams as small
 from tests.support.case_loop import over
-from tests.support.small_streams import chat, delta, fragment, message
 from tests.support.stream_cases import Case, cases
 
 if TYPE_CHECKING:
@@ -97,7 +94,7 @@ class Cut:
     """A stream cut behind so many frames: its events up to there, and those that the end of input brings."""
 
     def __init__(self, case: Case, frames: Sequence[Frame]) -> None:
-        run = running.Run(protocols.decoder(case.source, **case.options))
+        run = running.Run(penstock.decoder(case.source, **case.options))
         run.feed(frames)
         self.before = list(run.events)
         self.failed = bool(self.before) and isinstance(self.before[-1], ev.Fault)
@@ -137,7 +134,7 @@ class Cut:
 
     def _written(self, target: str) -> Iterator[Any]:
         """What a client gets once the stream is cut. `[DONE]` may only follow the failed snapshot of Responses."""
-        pipe = encoding(target, frames=True)
+        pipe = running.pipe_to(target)
         pipe.feed(self.before)
         for _, data in [*pipe.feed(self.tail), *pipe.finish()]:
             if data == b"[DONE]":
@@ -147,12 +144,11 @@ class Cut:
 
 
 def check_all(case: Case, most: int | None) -> None:
-    frames = [frame for batch in running.batches([case.body], case.framing) for frame in batch]
-    places = list(range(1, len(frames)))
+    places = list(range(1, len(case.frames)))
     if most is not None and len(places) > most:
         places = random.Random(case.id).sample(places, most)
     for place in places:
-        Cut(case, frames[:place]).check()
+        Cut(case, case.frames[:place]).check()
 
 
 @over(STREAMS)
@@ -169,9 +165,8 @@ def test_what_is_open_at_any_cut_stays_open(case: Case) -> None:
 @over([case for case in STREAMS if case.protocol in ERRORS])
 def test_an_error_in_band_is_told_at_once_and_closes_nothing(case: Case) -> None:
     """Where another frame may follow that says more, the reader of the connection is told not to wait for it."""
-    frames = [frame for batch in running.batches([case.body], case.framing) for frame in batch]
-    place = random.Random(case.id).randint(1, len(frames))
-    clean, cut = Cut(case, frames[:place]), Cut(case, [*frames[:place], ERRORS[case.protocol]])
+    place = random.Random(case.id).randint(1, len(case.frames))
+    clean, cut = Cut(case, case.frames[:place]), Cut(case, [*case.frames[:place], ERRORS[case.protocol]])
     if not clean.open:
         return  # over, or between two parts: nothing can be broken off
     assert cut.failed or cut.pending == "error"
@@ -181,52 +176,3 @@ def test_an_error_in_band_is_told_at_once_and_closes_nothing(case: Case) -> None
     assert fault.message == "it exploded"
     ends = {event.index: event.broken for event in whole if isinstance(event, ENDS)}
     assert all(ends[index] for index in clean.open)
-
-
-CALL = chat(
-    delta(fragment(0, "", id="call_1", type="function", name="Bash")), delta(fragment(0, '{"command":"ca')), end=b""
-)
-
-
-def test_messages_clients_get_no_stop_for_half_a_call() -> None:
-    kinds = [payload["type"] for payload in small.translated("openai-chat", "anthropic", CALL)]
-    assert kinds == ["message_start", "content_block_start", "content_block_delta", "error"]
-
-
-@pytest.mark.parametrize(
-    ("source", "body"),
-    [
-        ("openai-chat", chat(delta({"content": "Half a "}), end=b"")),
-        ("anthropic", message(small.block(0, {"type": "text", "text": ""}, {"type": "text_delta", "text": "Half a "}))),
-    ],
-)
-def test_responses_clients_get_no_done_for_half_a_text(source: str, body: bytes) -> None:
-    if source == "anthropic":
-        body = body[: body.index(b"event: content_block_stop")]
-    payloads = small.translated(source, "responses", body)
-    assert [payload["type"] for payload in payloads] == [
-        "response.created", "response.in_progress", "response.output_item.added", "response.content_part.added",
-        "response.output_text.delta", "error", "response.failed",
-    ]  # fmt: skip
-    [item] = payloads[-1]["response"]["output"]
-    assert (item["status"], item["content"][0]["text"]) == ("incomplete", "Half a ")
-
-
-def test_a_call_that_waits_behind_a_broken_one_is_not_written() -> None:
-    """Two calls at once: Messages has one block open at a time, so the second one waits."""
-    two = [delta(fragment(n, "", id=f"call_{n}", type="function", name="put")) for n in (0, 1)]
-    halves = [delta(fragment(n, '{"a":')) for n in (0, 1)]
-    payloads = small.translated("openai-chat", "anthropic", chat(*two, *halves, end=b""))
-    assert [payload["content_block"]["id"] for payload in small.of_type(payloads, "content_block_start")] == ["call_0"]
-    assert small.of_type(payloads, "content_block_stop") == []
-
-
-@pytest.mark.parametrize("end", [b"", b'data: {"error":{"message":"it exploded"}}\n\n', delta({}, "error")])
-def test_ciphertext_that_a_fault_may_have_cut_is_not_reasoning(end: Any) -> None:
-    """OpenRouter sends encrypted reasoning in pieces, and no words beside them."""
-    piece = {"type": "reasoning.encrypted", "data": "half of", "format": "openai-responses-v1", "index": 0}
-    rows = [delta({"content": "So. "}), delta({"reasoning_details": [piece]})]
-    body = chat(*rows, end=end) if isinstance(end, bytes) else chat(*rows, end, end=b"")
-    payloads = small.translated("openai-chat", "responses", body)
-    assert payloads[-1]["type"] == "response.failed"
-    assert [item["type"] for item in payloads[-1]["response"]["output"]] == ["message"]

@@ -15,30 +15,17 @@ IDS = st.one_of(
 )
 
 
-def test_the_prefix_is_gw() -> None:
+def test_a_prefix_is_set_and_taken_away_once() -> None:
     names = CallIdPrefix()
     assert names.name("call_1") == "gw-call_1"
     assert names.restore("gw-call_1") == "call_1"
-
-
-def test_it_can_be_set_and_switched_off() -> None:
+    assert names.restore("toolu_7") == "toolu_7"  # was never ours
+    assert names.name("gw-x") == "gw-gw-x"
+    assert names.restore("gw-gw-x") == "gw-x"
     assert CallIdPrefix("mine.").name("call_1") == "mine.call_1"
     assert CallIdPrefix("").name("call_1") == "call_1"
     assert CallIdPrefix("").restore("gw-call_1") == "gw-call_1"
-
-
-def test_an_id_that_was_never_ours_comes_back_as_it_is() -> None:
-    assert CallIdPrefix().restore("toolu_7") == "toolu_7"
-
-
-def test_a_prefix_is_taken_away_once() -> None:
-    names = CallIdPrefix()
-    assert names.name("gw-x") == "gw-gw-x"
-    assert names.restore("gw-gw-x") == "gw-x"
-
-
-def test_what_the_host_appends_is_cut_off() -> None:
-    assert CallIdPrefix(reserved=HOST).restore("gw-call_1__vscode-1712") == "call_1"
+    assert CallIdPrefix(reserved=HOST).restore("gw-call_1__vscode-1712") == "call_1"  # what the host appends is cut off
 
 
 @given(IDS, st.sampled_from(["gw-", "", "_", "a__vscod"]))
@@ -63,12 +50,7 @@ def test_as_a_stage_it_names_calls_results_and_questions() -> None:
         ev.Finish("stop"),
     ]  # fmt: skip
     out = CallIdPrefix().feed(events)
-    assert [getattr(event, "id", "") for event in out if "Call" in type(event).__name__ and hasattr(event, "id")] == [
-        "gw-a",
-        "gw-a",
-        "gw-b",
-        "gw-b",
-    ]
+    assert [getattr(event, "id", "") for event in out if "Call" in type(event).__name__ and hasattr(event, "id")] == ["gw-a", "gw-a", "gw-b", "gw-b"]  # fmt: skip
     assert [event.call for event in out if hasattr(event, "call")] == ["gw-a", "gw-a"]
     assert out[7].id == "approval_1"
     assert CallIdPrefix().finish() == []

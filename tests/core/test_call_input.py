@@ -5,33 +5,14 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock._lenient_json import is_json
 from penstock._protocols.openai_chat.decode_calls import MAX_SCALAR, CallInput
+from tests.support.each_case import each
 
-PIECES = [
-    "{",
-    "}",
-    "[",
-    "]",
-    '"',
-    "\\",
-    '\\"',
-    "a",
-    '"a"',
-    ":",
-    ",",
-    " ",
-    "1",
-    "{}",
-    '{"a":"}"}',
-    "\x0b",
-    "\u00a0",
-    "true",
-]
+PIECES = ["{", "}", "[", "]", '"', "\\", '\\"', "a", '"a"', ":", ",", " ", "1", "{}", '{"a":"}"}', "\x0b", "\u00a0", "true"]  # fmt: skip
 
 
 def is_complete_input(pieces: list[str], *, look_often: bool) -> bool:
@@ -58,7 +39,7 @@ def test_any_value_in_any_pieces(value: object, cuts: list[int], look_often: boo
         assert is_complete_input(pieces, look_often=look_often)
 
 
-@pytest.mark.parametrize("size", [10, 80, 5000])
+@each("size", [10, 80, 5000])
 def test_input_that_is_json_in_a_string(size: int) -> None:
     """Some models write the arguments as JSON twice."""
     text = json.dumps(json.dumps({"path": "x" * size}))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import events as ev
 from penstock._grammar import Guard
 from penstock._transforms.citation_links import CitationLinks, markdown_link
+from tests.support.each_case import each
 
 LINK = r"\[\w+\]\(https://\w+\.example\)"
 A, B = "[A](https://a.example)", "[B](https://b.example)"
@@ -49,8 +49,8 @@ def after(pieces: list[str], *more: str, span: tuple[int, int] = (0, 3)) -> str:
     return said(ev.TextStart(0), *deltas, source(1, of=0, span=span), *rest, ev.TextEnd(0))
 
 
-@pytest.mark.parametrize(
-    ("before", "rest", "whole"),
+@each(
+    "before, rest, whole",
     [
         ("The tide tur", ["ns at six. We sail."], f"The tide turns at six. {A} We sail."),
         ("The tide turns at six", [". We sail."], f"The tide turns at six. {A} We sail."),
@@ -68,8 +68,8 @@ def test_a_link_follows_its_sentence(before: str, rest: list[str], whole: str) -
     assert after([before], *rest) == whole
 
 
-@pytest.mark.parametrize(
-    ("before", "rest", "whole"),
+@each(
+    "before, rest, whole",
     [
         ("```py\nx = 1", [". y\n```\nRun it. Now."], f"```py\nx = 1. y\n```\nRun it. {A} Now."),
         ("Use `a", [". b` here. Yes."], f"Use `a. b` here. {A} Yes."),
@@ -138,8 +138,8 @@ def test_without_sources_the_very_list_passes() -> None:
 # ── what a link looks like ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    ("title", "url", "link"),
+@each(
+    "title, url, link",
     [
         ("Tides", "https://a.example/x", "[Tides](https://a.example/x)"),
         ("", "https://www.a.example/x", "[a.example](https://www.a.example/x)"),

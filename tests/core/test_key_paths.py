@@ -21,11 +21,8 @@ from tests.support.paths import TESTS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.nightly
 KINDS = ("streams", "responses", "errors")
-LARGE = ("openai-responses", "streams")  # half of the time that all of them take
-MATRIX = [
-    pytest.param(*pair, marks=pytest.mark.nightly if pair == LARGE else ()) for pair in product(recorded.SOURCES, KINDS)
-]
 
 
 @cache
@@ -45,7 +42,7 @@ def matching(pattern: str, paths: set[str]) -> set[str]:
     return {path for path in paths if found.fullmatch(path)}
 
 
-@pytest.mark.parametrize(("protocol", "kind"), MATRIX)
+@pytest.mark.parametrize(("protocol", "kind"), list(product(recorded.SOURCES, KINDS)))
 def test_every_path_is_read_or_ignored_for_a_reason(
     protocol: str, kind: str, record_property: Callable[[str, object], None]
 ) -> None:

@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock import _protocols as protocols
-from penstock._messages.options import CHECKS, ConvertOptions
-from penstock._option_checks import nearest_name
-from penstock._vscode_stream import OPTIONS
 from penstock.errors import InputError
+from penstock.messages import ConvertOptions
 from penstock.vscode import AdapterOptions, VSCodeStreamAdapter
+from tests.support.each_case import each
 
 ASK: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Ahoy"}]}
 UNKNOWN: Any = {"zzz": 1}
@@ -22,12 +20,12 @@ HOST_MESSAGES: list[Any] = [{"role": 1, "content": [{"value": "Ahoy"}]}]
 # ── the adapter ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    ("given", "meant"),
+@each(
+    "given, meant",
     [
         ("enableReasoning", "reasoning"), ("enable_reasoning", "reasoning"), ("onUnknownChunk", "on_unknown"),
         ("on_unknown_chunk", "on_unknown"), ("sorce", "source"), ("callIdPrefix", "call_id_prefix"),
-        ("citation", "citations"), ("loger", "logger"), ("fetch_files", "fetch"),
+        ("citation", "citations"), ("CALL_ID_PREFIX", "call_id_prefix"), ("on unknown", "on_unknown"), ("loger", "logger"), ("fetch_files", "fetch"),
     ],
 )  # fmt: skip
 def test_an_unknown_option_of_the_adapter_is_refused_with_the_nearest_name(given: str, meant: str) -> None:
@@ -38,7 +36,7 @@ def test_an_unknown_option_of_the_adapter_is_refused_with_the_nearest_name(given
         VSCodeStreamAdapter(**options)
 
 
-@pytest.mark.parametrize(
+@each(
     "options",
     [
         {"host": ["foo"]}, {"host": "text"}, {"host": 5}, {"host": [["text"]]}, {"call_id_prefix": 5}, {"logger": 5},
@@ -52,7 +50,7 @@ def test_an_option_of_the_wrong_kind_is_refused_by_the_adapter(options: Any) -> 
         VSCodeStreamAdapter(options)
 
 
-@pytest.mark.parametrize("options", ["reasoning", ["reasoning"], 5])
+@each("options", ["reasoning", ["reasoning"], 5])
 def test_options_that_are_no_mapping_are_refused(options: Any) -> None:
     with pytest.raises(InputError, match="options must be a mapping"):
         VSCodeStreamAdapter(options)
@@ -73,16 +71,21 @@ def test_a_message_shows_no_object_of_the_caller() -> None:
         VSCodeStreamAdapter(call_id_prefix=client)
 
 
-def test_every_option_has_a_check() -> None:
-    assert set(OPTIONS) == set(AdapterOptions.__annotations__)
-    assert set(ConvertOptions.__annotations__) - set(CHECKS) <= {"quirks"}
+def test_every_option_is_checked() -> None:
+    odd: Any = object()
+    for name in AdapterOptions.__annotations__:
+        with pytest.raises(InputError, match=f"{name} must be"):
+            VSCodeStreamAdapter(**{name: odd})
+    for name in set(ConvertOptions.__annotations__) - {"quirks"}:
+        with pytest.raises(InputError, match=f"{name} must be"):
+            penstock.convert(ASK, "openai-chat", "anthropic", **{name: odd})
 
 
 # ── the encoders and decoders ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    ("target", "options", "message"),
+@each(
+    "target, options, message",
     [
         ("vscode", {"host": ["foo"]}, "host must be a collection"),
         ("vscode", {"call_id_prefix": 5}, "call_id_prefix must be a string or None"),
@@ -99,7 +102,7 @@ def test_every_option_has_a_check() -> None:
 )
 def test_options_of_an_encoder(target: str, options: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        protocols.encoder(target, **options)
+        penstock.encoder(target, **options)
     with pytest.raises(InputError, match=message):
         penstock.bridge("openai-chat", target, target_options=options)
 
@@ -114,8 +117,8 @@ def test_options_of_a_decoder() -> None:
 # ── bridge, translate, convert, convert_messages ──────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
+@each(
+    "options, message",
     [
         ({"targetOptions": {}}, "did you mean 'target_options'"), ({"frame": "sse"}, "did you mean 'framing'"),
         ({"limit": "1"}, "limit must be a whole number"), ({"framing": None}, "framing must be a string"),
@@ -129,8 +132,8 @@ def test_options_of_bridge_and_translate(options: Any, message: str) -> None:
         penstock.translate(b"", "openai-chat", "events", **options)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
+@each(
+    "options, message",
     [
         ({"on_diagnostics": print}, "did you mean 'on_diagnostic'"), ({"on_diagnostic": 5}, "must be a function"),
         ({"turns": "1"}, "turns must be a whole number"), ({"errors": "ignore"}, "errors must be one of raise, fault"),
@@ -141,8 +144,8 @@ def test_options_of_translate(options: Any, message: str) -> None:
         penstock.translate(b"", "openai-chat", "events", **options)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
+@each(
+    "options, message",
     [
         ({"bogus": 1}, "convert has no option 'bogus'"), ({"images": "foo"}, "images must be one of placeholder, skip"),
         ({"imageInNonUserMessage": "skip"}, "did you mean 'images'"), ({"max_tokens": 5}, "did you mean 'max_output'"),
@@ -156,8 +159,8 @@ def test_options_of_convert(options: Any, message: str) -> None:
         penstock.convert(ASK, "openai-chat", "anthropic", **options)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
+@each(
+    "options, message",
     [
         ({"image_in_non_user_message": "skip"}, "convert_messages has no option .* did you mean 'images'"),
         ({"imageInNonUserMessage": "skip"}, "did you mean 'images'"), ({"images": "foo"}, "images must be one of"),
@@ -174,11 +177,3 @@ def test_right_options_are_taken() -> None:
     VSCodeStreamAdapter(host={"text", "data"}, reasoning=None, logger=None, on_unknown=None, fetch=False)
     penstock.convert(ASK, "openai-chat", "anthropic", max_output=None, store=None, profile=None, images="skip")
     penstock.bridge("auto", "vscode", target_options={"host": ("text",), "citations": "link"}, shaping=())
-
-
-@pytest.mark.parametrize(
-    ("name", "near"),
-    [("maxOutput", "max_output"), ("MAX_OUTPUT", "max_output"), ("x", ""), ("max output", "max_output")],
-)
-def test_nearest_names(name: str, near: str) -> None:
-    assert nearest_name(name, ["max_output", "model"]) == near

@@ -1,23 +1,22 @@
-"""Responses and completions requests: what golden cases cannot show. Errors, quirks, turns sent back, changed answers."""
+"""Responses and completions requests: what golden cases cannot show. Quirks, turns sent back, changed answers."""
 
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
+from penstock import decoder, fold_all
 from penstock import request as rq
-from penstock._fold import fold_all
-from penstock._protocols import decoder
-from penstock._protocols.completions.request_read import read_request as read_completion
-from penstock._protocols.completions.request_write import Quirks as CompletionQuirks
-from penstock._protocols.completions.request_write import write_request as write_completion
-from penstock._protocols.responses.request_read import read_request
-from penstock._protocols.responses.request_write import Quirks, write_request
-from penstock.errors import BadRequest
 from tests.support import corpus
+from tests.support import request_protocols as requesting
+from tests.support.each_case import each
+
+read_request = partial(requesting.read, "responses")
+write_request = partial(requesting.write, "responses")
+quirks = partial(requesting.quirks, "responses")
 
 
 def codes(draft: Any) -> set[str]:
@@ -28,70 +27,19 @@ def said(*parts: rq.AnyPart) -> rq.Request:
     return rq.Request("m", [rq.Message("user", [rq.Text("Hi")]), rq.Message("assistant", list(parts))])
 
 
-# ── what is wrong, and where ──────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize(
-    ("body", "complaint"),
-    [
-        ({"input": 3}, "input: expected a string or a list of items, found a number"),
-        ({"input": ["x"]}, "input[0]: expected an object, found a string"),
-        ({"input": [{"role": "tool", "content": ""}]}, "input[0].role: expected one of user, assistant, system"),
-        (
-            {"input": [{"role": "user", "content": [{"type": "input_text"}]}]},
-            "input[0].content[0].text: expected a string",
-        ),
-        (
-            {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": 1}]}]},
-            "input[0].content[0].image_url: expected a string, found a number",
-        ),
-        (
-            {"input": [{"role": "assistant", "content": [{"type": "output_text", "text": "", "annotations": [1]}]}]},
-            "input[0].content[0].annotations[0]: expected an object, found a number",
-        ),
-        (
-            {"input": [{"type": "function_call", "call_id": "c", "name": "f", "arguments": {}}]},
-            "input[0].arguments: expected a string of JSON, found an object",
-        ),
-        ({"input": [{"type": "function_call", "call_id": "c", "arguments": "{}"}]}, "input[0].name: expected a string"),
-        (
-            {"input": [{"type": "reasoning", "summary": [{"type": "summary_text", "text": 1}]}]},
-            "input[0].summary[0].text: expected a string, found a number",
-        ),
-        ({"input": "x", "tools": [{"type": "function"}]}, "tools[0].name: expected a string, found null"),
-        (
-            {"input": "x", "tools": [{"type": "namespace", "name": "n", "tools": [{"type": "function"}]}]},
-            "tools[0].tools[0].name: expected a string, found null",
-        ),
-        ({"input": "x", "tool_choice": "any"}, "tool_choice: expected one of auto, none, required"),
-        ({"input": "x", "text": {"format": 1}}, "text.format: expected an object, found a number"),
-        ({"input": "x", "reasoning": {"effort": 1}}, "reasoning.effort: expected a string, found a number"),
-    ],
-)
-def test_wrong_input_is_named_by_its_path(body: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(BadRequest) as error:
-        read_request(body)
-    assert str(error.value).startswith(complaint)
-
-
-def test_a_prompt_of_mixed_kinds_is_named_by_its_place() -> None:
-    with pytest.raises(BadRequest, match=r"^prompt\[1\]: expected a string, found a number$"):
-        read_completion({"prompt": ["one", 2]})
-
-
 # ── what providers differ in ──────────────────────────────────────────────────────────────────────
 
 
 def test_the_system_prompt_goes_where_the_provider_wants_it() -> None:
     asked = rq.Request("m", [rq.Message("system", [rq.Text("Be kind.")]), rq.Message("user", [rq.Text("Hi")])])
     assert write_request(asked).body["instructions"] == "Be kind."
-    body = write_request(asked, Quirks(instructions=False, system="developer")).body
+    body = write_request(asked, quirks(instructions=False, system="developer")).body
     assert body["input"][0] == {"type": "message", "role": "developer", "content": "Be kind."}
     assert "instructions" not in body
 
 
-@pytest.mark.parametrize(
-    ("way", "items"),
+@each(
+    "way, items",
     [
         ("drop", []),
         ("text", [{"type": "message", "role": "assistant", "content": "Hm."}]),
@@ -110,7 +58,7 @@ def test_the_system_prompt_goes_where_the_provider_wants_it() -> None:
     ],
 )
 def test_reasoning_without_a_seal_is_sent_as_the_provider_takes_it(way: Any, items: list[Any]) -> None:
-    draft = write_request(said(rq.Reasoning("Hm.")), Quirks(reasoning=way))
+    draft = write_request(said(rq.Reasoning("Hm.")), quirks(reasoning=way))
     assert draft.body["input"][1:] == items
     assert codes(draft) == ({"loss-reasoning"} if way == "drop" else set())
 
@@ -118,7 +66,7 @@ def test_reasoning_without_a_seal_is_sent_as_the_provider_takes_it(way: Any, ite
 def test_settings_that_only_some_providers_have() -> None:
     asked = rq.Request("m", settings=rq.Settings(seed=1, stop=["a"], frequency_penalty=0.5))
     assert codes(write_request(asked)) == {"loss-setting"}
-    body = write_request(asked, Quirks(more=("seed", "stop", "frequency_penalty"), sealed=True)).body
+    body = write_request(asked, quirks(more=("seed", "stop", "frequency_penalty"), sealed=True)).body
     assert (body["seed"], body["stop"], body["frequency_penalty"]) == (1, ["a"], 0.5)
     assert body["include"] == ["reasoning.encrypted_content"]
 
@@ -126,13 +74,13 @@ def test_settings_that_only_some_providers_have() -> None:
 def test_cache_points_where_they_are_understood() -> None:
     asked = rq.Request("m", [rq.Message("user", [rq.Text("Hi", cache="1h")])])
     assert codes(write_request(asked)) == {"loss-cache"}
-    content = write_request(asked, Quirks(cache=True)).body["input"][0]["content"]
+    content = write_request(asked, quirks(cache=True)).body["input"][0]["content"]
     assert content == [{"type": "input_text", "text": "Hi", "prompt_cache_breakpoint": {"mode": "explicit"}}]
 
 
 def test_completions_in_mistral_s_words() -> None:
     asked = rq.Request("m", [rq.Message("user", [rq.Text("x")])], settings=rq.Settings(seed=1, top_k=3))
-    body = write_completion(asked, CompletionQuirks(seed="random_seed", top_k=True)).body
+    body = requesting.write("completions", asked, requesting.quirks("completions", seed="random_seed", top_k=True)).body
     assert body == {"model": "m", "prompt": "x", "random_seed": 1, "top_k": 3}
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from penstock import events as ev
 from penstock._transforms.serialize import SerializeTexts
+from tests.support.each_case import each
 
 T, D, E = ev.TextStart, ev.TextDelta, ev.TextEnd
 R, RD, RE = ev.ReasoningStart, ev.ReasoningDelta, ev.ReasoningEnd
@@ -34,7 +33,7 @@ CASES: list[tuple[list[Any], list[Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("events", "expected"), CASES)
+@each("events, expected", CASES)
 def test_order(events: list[Any], expected: list[Any]) -> None:
     frame = (ev.Start(), ev.Finish("stop"))
     for one_by_one in (False, True):

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import penstock
-from penstock._bridge import parser
 from penstock.errors import FrameTooLarge, InputError, UnknownProtocol, Unrecognised
 from tests.cli.sample_streams import ANTHROPIC, CHAT_CALLS
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
 
-    from penstock._diagnostics import Diagnostic
+    from penstock import Diagnostic
 
 HALF = ANTHROPIC[: ANTHROPIC.index(b"event: content_block_stop")]
 
@@ -69,7 +69,7 @@ def test_a_whole_body_may_be_given_as_it_is() -> None:
     assert whole[0]["type"] == "start"
 
 
-@pytest.mark.parametrize("size", [1, 7, 400])
+@each("size", [1, 7, 400])
 def test_any_cutting_says_the_same(size: int) -> None:
     assert events(penstock.translate(pieces(CHAT_CALLS, size))) == events(penstock.translate(CHAT_CALLS))
 
@@ -87,7 +87,7 @@ def test_options_reach_the_bridge() -> None:
     assert b'"created":77' in made
 
 
-@pytest.mark.parametrize(("target", "field"), [("openai-chat", "created"), ("responses", "created_at")])
+@each("target, field", [("openai-chat", "created"), ("responses", "created_at")])
 def test_an_answer_without_a_date_is_of_now(target: str, field: str) -> None:
     def dates(data: bytes, **options: Any) -> set[int]:
         made = b"".join(penstock.translate(data, "auto", target, **options))
@@ -107,8 +107,8 @@ def test_without_a_clock_it_is_the_time_of_day() -> None:
     assert before <= first["created"] <= time.time()
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"),
+@each(
+    "name, meant",
     [("openai", "openai-chat"), ("claude", "anthropic"), ("Gemini", "gemini"), ("anthropc", "anthropic")],
 )
 def test_the_name_that_was_meant_is_suggested(name: str, meant: str) -> None:
@@ -138,9 +138,7 @@ def test_a_stream_that_stops_short_ends_in_a_fault() -> None:
     assert events(penstock.translate([HALF], "anthropic"))[-1]["kind"] == "truncated"
 
 
-@pytest.mark.parametrize(
-    ("error", "kind"), [(ConnectionResetError("10.0.0.7"), "network"), (TimeoutError("slow"), "timeout")]
-)
+@each("error, kind", [(ConnectionResetError("10.0.0.7"), "network"), (TimeoutError("slow"), "timeout")])
 def test_a_broken_source_is_ended_in_the_target_s_way_then_raised(error: Exception, kind: str) -> None:
     out: list[bytes] = []
     with pytest.raises(type(error)):
@@ -169,7 +167,7 @@ def test_nothing_begun_means_nothing_to_end() -> None:
     assert out == []
 
 
-@pytest.mark.parametrize("source", ["anthropic", "auto"])
+@each("source", ["anthropic", "auto"])
 def test_in_band_there_is_an_end_even_if_nothing_was_begun(source: str) -> None:
     out = events(penstock.translate(breaking(OSError("refused")), source, errors="fault"))
     assert [event["type"] for event in out] == ["start", "fault"]
@@ -183,7 +181,7 @@ def test_an_answer_that_was_finished_stays_finished() -> None:
     assert events(out)[-1] == {"type": "finish", "reason": "stop", "raw": "end_turn"}
 
 
-@pytest.mark.parametrize("framing", ["sse", "auto"])
+@each("framing", ["sse", "auto"])
 def test_bytes_that_cannot_be_read_on_end_the_same_way(framing: str) -> None:
     out: list[bytes] = []
     with pytest.raises(FrameTooLarge):
@@ -269,7 +267,7 @@ PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 FAILED = b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"busy"}}\n\n'
 
 
-@pytest.mark.parametrize("target", ["events", "openai-chat", "gemini", "vscode"])
+@each("target", ["events", "openai-chat", "gemini", "vscode"])
 def test_a_source_that_goes_on_after_its_error_is_closed(target: str) -> None:
     closed: list[str] = []
 
@@ -316,7 +314,7 @@ ERROR_FRAMES = {
 }
 
 
-@pytest.mark.parametrize("source", ERROR_FRAMES)
+@each("source", ERROR_FRAMES)
 def test_reading_ends_at_the_first_fatal_frame(source: str) -> None:
     """The source would go on for ever: nothing is read after the chunk with the error."""
     read: list[str] = []
@@ -353,21 +351,13 @@ def test_a_source_may_be_left_after_its_first_turn() -> None:
     assert events(penstock.translate(source(), "anthropic", turns=1))[-1]["type"] == "finish"
 
 
-@pytest.mark.parametrize("blank", [b"\n", b"\r\n", b"\r", b" \n", b": waiting\n", b": waiting\n\n"])
-@pytest.mark.parametrize("size", [1, 7, 100_000])
+@each("blank", [b"\n", b"\r\n", b"\r", b" \n", b": waiting\n", b": waiting\n\n"])
+@each("size", [1, 7, 100_000])
 def test_blanks_and_comments_before_a_stream(blank: bytes, size: int) -> None:
     data = blank * 700 + ANTHROPIC
     assert events(penstock.translate(pieces(data, size), "anthropic")) == events(
         penstock.translate(ANTHROPIC, "anthropic")
     )
-
-
-def test_a_content_type_tells_where_the_content_does_not() -> None:
-    data = b"x-unknown: 1\n" * 60 + ANTHROPIC
-    for kind, found in (("text/event-stream; charset=utf-8", "sse"), ("", "ndjson"), ("application/json", "ndjson")):
-        stage = parser("auto", content_type=kind)
-        stage.feed([data])
-        assert getattr(stage, "framing", "") == found
 
 
 def test_a_cancelled_task_stays_cancelled() -> None:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock import _protocols as protocols
+import penstock
 from penstock import events as ev
 from tests.support import run_streams as running
+from tests.support.each_case import each
 from tests.wire.faults.answers import ANSWERS
 
 BAD = b"\xff\xfe<<<"
 
 
 def decoded(source: str, body: bytes) -> tuple[list[Any], set[str]]:
-    decoder = protocols.decoder(source)
+    decoder = penstock.decoder(source)
     return decoder.body(body), {row.code for row in decoder.diagnostics}
 
 
@@ -45,15 +45,8 @@ CALLS: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("source", CALLS)
-def test_a_call_with_both_is_delivered(source: str) -> None:
-    events, _ = decoded(source, msgspec.json.encode(CALLS[source]({"id": "c1", "name": "look"})))
-    assert [name for _, name in calls(events)] == ["look"]
-    assert isinstance(events[-1], ev.Finish)
-
-
-@pytest.mark.parametrize("name", ["", None, 5], ids=repr)
-@pytest.mark.parametrize("source", CALLS)
+@each("name", ["", None, 5])
+@each("source", CALLS)
 def test_an_answer_of_nothing_but_a_call_without_a_name_is_a_fault(source: str, name: Any) -> None:
     events, codes = decoded(source, msgspec.json.encode(CALLS[source]({"id": "c1", "name": name})))
     assert calls(events) == []
@@ -63,8 +56,11 @@ def test_an_answer_of_nothing_but_a_call_without_a_name_is_a_fault(source: str, 
     assert codes & {"call-unnamed", "wrong-shape", "unknown"}
 
 
-@pytest.mark.parametrize("source", CALLS)
-def test_a_call_without_an_id_is_given_one(source: str) -> None:
+@each("source", CALLS)
+def test_a_call_is_delivered_and_given_an_id_if_it_has_none(source: str) -> None:
+    events, _ = decoded(source, msgspec.json.encode(CALLS[source]({"id": "c1", "name": "look"})))
+    assert [name for _, name in calls(events)] == ["look"]
+    assert isinstance(events[-1], ev.Finish)
     events, _ = decoded(source, msgspec.json.encode(CALLS[source]({"name": "look"})))
     ((given_id, name),) = calls(events)
     assert (bool(given_id), name) == (True, "look")
@@ -91,7 +87,7 @@ def response(*items: Any) -> bytes:
     return msgspec.json.encode({"id": "r", "object": "response", "status": "completed", "model": "m", "output": items})
 
 
-@pytest.mark.parametrize("kind", [{}, {"type": None}, {"type": 5}, {"type": ""}], ids=repr)
+@each("kind", [{}, {"type": None}, {"type": 5}, {"type": ""}])
 def test_an_item_without_a_type_is_unknown_and_no_call(kind: dict[str, Any]) -> None:
     whole = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
     events, codes = decoded("responses", response({**MESSAGE, **kind}, whole))
@@ -143,8 +139,8 @@ def test_a_bad_byte_in_the_name_of_a_field_is_a_fault() -> None:
     assert "not valid UTF-8" in events[-1].message
 
 
-@pytest.mark.parametrize("source", ANSWERS)
-@given(data=st.data())
+@settings(max_examples=150)
+@given(st.sampled_from(sorted(ANSWERS)), st.data())
 def test_bad_bytes_anywhere_are_no_success_with_lost_content(source: str, data: Any) -> None:
     """The text arrives, but for the bad bytes, or the turn ends with a fault; no other call is delivered."""
     body = ANSWERS[source].body

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 from typing import get_args
 
-import pytest
-
 from penstock import _protocols as protocols
 from penstock._http_errors import read_http_error
 from penstock._vendor_errors import refused_by, token_counts
 from penstock.events import Fault, FaultKind
+from tests.support import request_protocols as requesting
+from tests.support.each_case import each
 from tests.support.paths import PROJECT
 
 VENDORS = ("openai-chat", "completions", "responses", "anthropic", "gemini")
 
 
-@pytest.mark.parametrize("name", VENDORS)
+@each("name", VENDORS)
 def test_a_table_has_every_kind(name: str) -> None:
     errors = protocols.protocol(name).errors
     assert errors is not None
@@ -24,8 +24,8 @@ def test_a_table_has_every_kind(name: str) -> None:
     assert all(400 <= row.status <= 599 and row.type for row in errors.values())
 
 
-@pytest.mark.parametrize(
-    ("message", "counts"),
+@each(
+    "message, counts",
     [
         ("prompt is too long: 212345 tokens > 200000 maximum", (212345, 200000)),
         ("input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, decrease input length", (209573, 200000)),
@@ -52,8 +52,8 @@ def test_the_counts_of_an_overflow_are_read(message: str, counts: tuple[int, int
     }
 
 
-@pytest.mark.parametrize(
-    ("status", "error"),
+@each(
+    "status, error",
     [
         (429, {"message": "x", "type": "insufficient_quota", "code": "credit_balance_exhausted"}),
         (429, {"message": "x", "type": "exceeded_current_quota_error"}),
@@ -80,7 +80,7 @@ def test_a_rate_limit_is_no_empty_account() -> None:
 def test_a_body_that_is_too_large_is_no_overflow() -> None:
     """Too many bytes: compacting a conversation is not what the client is told to do."""
     fault = Fault("too-large", "the body is over 9 bytes", status=413)
-    assert json.loads(protocols.error_body("anthropic", fault))["error"]["type"] == "request_too_large"
+    assert requesting.error_body("anthropic", fault)["error"]["type"] == "request_too_large"
     assert protocols.error_status("anthropic", fault) == 413
 
 
@@ -88,14 +88,14 @@ def test_the_gateways_own_words_are_its_own() -> None:
     fault = Fault("auth", "no gateway key was sent", status=401, code="invalid_api_key")
     assert refused_by(fault) == "gateway"
     for name in VENDORS:
-        assert json.loads(protocols.error_body(name, fault))["error"]["message"] == "no gateway key was sent"
-    missing = json.loads(protocols.error_body("openai-chat", Fault("not-found", "nothing is here", status=404)))
+        assert requesting.error_body(name, fault)["error"]["message"] == "no gateway key was sent"
+    missing = requesting.error_body("openai-chat", Fault("not-found", "nothing is here", status=404))
     assert missing["error"]["code"] is None
-    circuit = json.loads(protocols.error_body("openai-chat", Fault("overloaded", "busy", code="circuit-open")))
+    circuit = requesting.error_body("openai-chat", Fault("overloaded", "busy", code="circuit-open"))
     assert circuit["error"]["code"] == "server_is_overloaded"
 
 
-@pytest.mark.parametrize("path", ["vscode/src/errors.ts", "web/src/message/outcomes.ts"])
+@each("path", ["vscode/src/errors.ts", "web/src/message/outcomes.ts"])
 def test_every_kind_has_words_in_the_extension_and_on_the_page(path: str) -> None:
     source = (PROJECT / path).read_text(encoding="utf-8")
     named = {kind for kind in get_args(FaultKind) if f"  {kind}: " in source or f'  "{kind}": ' in source}

@@ -12,11 +12,8 @@ import pytest
 
 from penstock import events as ev
 from penstock.errors import InputError, UnknownProtocol
-from penstock.vscode import (
-    TextPart,
-    ToolCallPart,
-    VSCodeStreamAdapter,
-)
+from penstock.vscode import TextPart, ToolCallPart, VSCodeStreamAdapter
+from tests.support.each_case import each
 from tests.support.stream_adapter import FINISH, Log, event_parts, outcome, parts_of
 
 if TYPE_CHECKING:
@@ -38,9 +35,7 @@ class TestFace:
             asyncio.run(adapter.process_stream([chunk, FINISH], parts.append))
             assert parts == [ToolCallPart("x-c1", "tide", {})]
 
-    @pytest.mark.parametrize(
-        "options", [{"reasoning": "loud"}, {"citations": "none"}, {"errors": "ignore"}, {"source": "morse"}]
-    )
+    @each("options", [{"reasoning": "loud"}, {"citations": "none"}, {"errors": "ignore"}, {"source": "morse"}])
     def test_wrong_options_are_refused_at_once(self, options: Any) -> None:
         with pytest.raises(InputError):
             VSCodeStreamAdapter(**options)
@@ -125,7 +120,7 @@ class TestFace:
             assert text == "".join(f"{'x' * number}{place} " for place in range(20))
             assert used == number
 
-    @pytest.mark.parametrize(
+    @each(
         "chunk",
         [{"type": "text-delta", "text": 7}, {"type": "tool-call"}, {"type": "file"}, {"type": "source"}, None, 7, []],
     )
@@ -212,7 +207,7 @@ def test_an_unknown_frame_of_bytes_is_given_as_a_plain_object() -> None:
     assert unknown == [{"type": "tide-table", "at": 6}, "not json"]
 
 
-@pytest.mark.parametrize(
+@each(
     "chunk",
     [
         {"type": "start"}, {"type": "start", "messageId": "m1"}, {"type": "start-step", "request": {}, "warnings": []},
@@ -222,7 +217,6 @@ def test_an_unknown_frame_of_bytes_is_given_as_a_plain_object() -> None:
         {"type": "raw", "rawValue": {"any": "thing"}}, {"type": "message-metadata", "messageMetadata": {"a": 1}},
         {"type": "response-metadata", "id": "x", "modelId": "m"}, {"type": "stream-start", "warnings": []},
     ],
-    ids=lambda chunk: chunk["type"],
 )  # fmt: skip
 def test_framing_produces_no_content(chunk: Any) -> None:
     unknown: list[Any] = []

@@ -5,18 +5,10 @@ from __future__ import annotations
 from json import dumps, loads
 from typing import Any
 
-import pytest
-
 from penstock import events as ev
 from penstock import translate
-from penstock.vscode import (
-    DataPart,
-    Outcome,
-    TextPart,
-    ThinkingPart,
-    ToolCallPart,
-    VSCodeStreamAdapter,
-)
+from penstock.vscode import DataPart, Outcome, TextPart, ThinkingPart, ToolCallPart, VSCodeStreamAdapter
+from tests.support.each_case import each
 from tests.support.stream_adapter import CITATION, FINISH, Log, event_parts, outcome, parts_of
 
 BEGIN = {"type": "tool-call-streaming-start", "toolCallId": "c1", "toolName": "tide"}
@@ -80,7 +72,7 @@ SPELLINGS: list[tuple[str, list[Any], list[Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("chunks", "expected"), [case[1:] for case in SPELLINGS], ids=[case[0] for case in SPELLINGS])
+@each("chunks, expected", [case[1:] for case in SPELLINGS])
 def test_every_spelling_is_read(chunks: list[Any], expected: list[Any]) -> None:
     unknown: list[Any] = []
     assert parts_of(*chunks, citations="data", on_unknown=unknown.append) == expected
@@ -110,9 +102,9 @@ class TestUnfinishedCalls:
         assert any(level == "warning" and "'c1'" in line for level, line in log.lines)
         assert not [part for part in self.streamed('{"port"', end=False)[0] if isinstance(part, ToolCallPart)]
 
-    @pytest.mark.parametrize("end", [[], [{"type": "error", "error": "busy"}]], ids=["a cut", "an error"])
-    @pytest.mark.parametrize(
-        ("input", "whole"),
+    @each("end", [[], [{"type": "error", "error": "busy"}]])
+    @each(
+        "input, whole",
         [('{"port":"Oban"}', True), ("{}", True), ("[7]", True), ('{"port"', False), ("", False), ("7", False)],
     )
     def test_a_fault_is_an_end_too(self, end: list[Any], input: str, whole: bool) -> None:
@@ -132,8 +124,8 @@ class TestUnfinishedCalls:
         assert parts_of(BEGIN, call, call, BEGIN, call) == CALL
 
 
-@pytest.mark.parametrize(
-    ("json", "form", "given"),
+@each(
+    "json, form, given",
     [
         ('{"a":1}', "json", {"a": 1}), (' {"a":1}\n', "json", {"a": 1}), ("[1]", "json", {"input": [1]}), ("7", "json", {"input": 7}),
         ("null", "json", {}), ("cast off\n", "text", {"input": "cast off\n"}), ("{}", "text", {"input": "{}"}),
@@ -206,9 +198,7 @@ INTERLEAVED: list[Step] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "table", [PARALLEL, INTERLEAVED], ids=["parallel tool calls", "text and a tool call interleaved"]
-)
+@each("table", [PARALLEL, INTERLEAVED])
 def test_each_event_causes_exactly_these_parts(table: list[Step]) -> None:
     stream = VSCodeStreamAdapter(source="responses").stream()
     found = [[_bare(part) for part in stream.feed({"type": kind, **fields})] for kind, fields, _ in table]

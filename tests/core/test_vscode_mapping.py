@@ -9,16 +9,11 @@ import msgspec
 import pytest
 
 from penstock import events as ev
-from penstock._protocols.vscode.encode_parts import unpack_reasoning
+from penstock import request as rq
 from penstock.errors import StreamFault
-from penstock.vscode import (
-    DataPart,
-    TextPart,
-    ThinkingPart,
-    ToolCallPart,
-    Usage,
-    usage_part,
-)
+from penstock.messages import read_request
+from penstock.vscode import DataPart, TextPart, ThinkingPart, ToolCallPart, Usage, usage_part
+from tests.support.each_case import each
 from tests.support.stream_adapter import CITATION, FINISH, PNG, PNG64, event_parts, outcome, parts_of
 
 if TYPE_CHECKING:
@@ -67,8 +62,8 @@ class TestMapping:
         assert parts == [ToolCallPart("gw-c2", "tide", {})]
         assert "loss-provider-call" in {found.code for found in end.diagnostics}
 
-    @pytest.mark.parametrize(
-        ("media", "data"),
+    @each(
+        "media, data",
         [
             ("image/png", PNG),
             ("application/json", b'{"a":1}'),
@@ -88,9 +83,7 @@ class TestMapping:
         assert event_parts(ev.FileStart(0, "audio/wav"), *padded, ev.FileEnd(0)) == [DataPart(b"AB", "audio/wav")]
         assert event_parts(ev.FileStart(0, "audio/wav"), ev.FileDelta(0, "?!"), ev.FileEnd(0)) == []
 
-    @pytest.mark.parametrize(
-        ("citations", "expected"), [("both", [DATA, LINK]), ("data", [DATA]), ("link", [LINK]), (None, [DATA, LINK])]
-    )
+    @each("citations, expected", [("both", [DATA, LINK]), ("data", [DATA]), ("link", [LINK]), (None, [DATA, LINK])])
     def test_sources(self, citations: Any, expected: list[Any]) -> None:
         options = {"citations": citations} if citations else {}
         assert [part for part in parts_of(TEXT, SOURCE, **options) if part != TextPart(TEXT["text"])] == expected
@@ -223,21 +216,35 @@ def test_the_last_thinking_part_of_a_round_has_the_state_of_all() -> None:
         "s1",
         "r2",
     ]
-    assert [(thought.text, thought.id, thought.form, thought.extra) for thought in unpack_reasoning(last.metadata)] == [
-        ("One. ", "", "full", {"anthropic": {"signature": "s1"}}),
-        ("", "", "redacted", {"anthropic": {"redacted": "r2"}}),
-        ("Three.", "rs_3", "full", {"responses": {"encrypted_content": "e3"}}),
+    assert thoughts("One. Three.", last.metadata) == [
+        ("One. ", {"anthropic": {"signature": "s1"}}), ("", {"anthropic": {"redacted": "r2"}}),
+        ("Three.", {"responses": {"encrypted_content": "e3"}}),
+    ]  # fmt: skip
+
+
+def thoughts(text: str, metadata: Any) -> list[tuple[str, Any]]:
+    """What is read when a host gives back the thought that it was given."""
+    said = [{"role": 2, "content": [{"kind": "thinking", "value": text, "metadata": metadata}]}]
+    [message] = read_request({"messages": said}, "vscode").messages
+    return [
+        (part.text, {key: own for key, own in (part.extra or {}).items() if key != "vscode"})
+        for part in message.parts
+        if isinstance(part, rq.Reasoning)
     ]
 
 
-@pytest.mark.parametrize(
-    "metadata",
-    [None, {}, {"signature": "s"}, {"_completeThinking": "x", "encrypted_content": "gAAAA"},
-     {"_completeThinking": "x", "encrypted_content": "penstock:1:{"}, {"_completeThinking": "x", "encrypted_content": "penstock:1:[]"},
-     {"_completeThinking": 7, "encrypted_content": "penstock:1:[]"}],
+@each(
+    "metadata, read",
+    [
+        (None, ("Hm.", {})), ({}, ("Hm.", {})), ({"signature": "s"}, ("Hm.", {"anthropic": {"signature": "s"}})),
+        ({"_completeThinking": "x", "encrypted_content": "gAAAA"}, ("x", {"responses": {"encrypted_content": "gAAAA"}})),
+        ({"_completeThinking": "x", "encrypted_content": "penstock:1:{"}, ("Hm.", {})),
+        ({"_completeThinking": "x", "encrypted_content": "penstock:1:[]"}, ("Hm.", {})),
+        ({"_completeThinking": 7, "encrypted_content": "penstock:1:[]"}, ("Hm.", {})),
+    ],
 )  # fmt: skip
-def test_metadata_that_is_not_ours_gives_nothing(metadata: Any) -> None:
-    assert unpack_reasoning(metadata) == []
+def test_metadata_of_others_is_read_as_theirs_and_what_is_broken_is_left_out(metadata: Any, read: Any) -> None:
+    assert thoughts("Hm.", metadata) == [read]
 
 
 # ── S8: files by their address ────────────────────────────────────────────────────────────────────────────────────────

@@ -7,7 +7,6 @@ a field that the schema does not know is a failure.
 from __future__ import annotations
 
 import json
-import re
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, get_args
@@ -16,7 +15,7 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
-from penstock import _protocols as protocols
+from penstock import encoder as new_encoder
 from penstock import events as ev
 from penstock._protocols.vscode import wire
 from penstock._protocols.vscode.request_fields import KINDS
@@ -25,6 +24,7 @@ from tests.support import corpus
 from tests.support import recorded_streams as recorded
 from tests.support import request_protocols as requesting
 from tests.support import run_streams as running
+from tests.support.each_case import each
 from tests.support.paths import TESTS
 from tests.support.request_cases import cases
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 SCHEMA: dict[str, Any] = json.loads(files("penstock._protocols.vscode").joinpath("wire-1.schema.json").read_bytes())
 DEFS: dict[str, Any] = SCHEMA["$defs"]
-DOCS = (corpus.PROJECT / "docs" / "vscode-parts.md").read_text()
 STREAMS = TESTS / "streams"
 LINES: dict[str, Any] = {str(line.__struct_config__.tag): line for line in get_args(wire.AnyLine)}
 OPEN = ("modelOptions", "modelConfiguration", "providerOptions", "inputSchema", "input", "metadata", "state")
@@ -85,7 +84,7 @@ def test_it_is_a_schema_of_the_version_that_is_written() -> None:
     assert SCHEMA["$id"].endswith(f":{wire.VERSION}")
 
 
-@pytest.mark.parametrize("kind", LINES)
+@each("kind", LINES)
 def test_every_line_has_the_fields_of_its_struct(kind: str) -> None:
     fields = msgspec.structs.fields(LINES[kind])
     about = DEFS[kind]
@@ -111,11 +110,6 @@ def test_tokens_are_written_as_it_says() -> None:
     details = [name for name, about in DEFS["tokens"]["properties"].items() if "properties" in about]
     assert whole.keys() == DEFS["tokens"]["properties"].keys()
     assert all(whole[name].keys() == DEFS["tokens"]["properties"][name]["properties"].keys() for name in details)
-
-
-def test_the_page_about_it_names_every_line_and_every_part() -> None:
-    rows = set(re.findall(r"^\| `(\w+)` \|", DOCS, re.MULTILINE))
-    assert LINES.keys() | KINDS <= rows
 
 
 # ── what we write ─────────────────────────────────────────────────────────────────────────────────
@@ -144,7 +138,7 @@ def test_golden_lines_are_valid() -> None:
     assert wrong == {}
 
 
-@pytest.mark.parametrize("kind", sorted(LINES.keys() - {"whole"}))
+@each("kind", sorted(LINES.keys() - {"whole"}))
 def test_a_field_too_many_or_too_few_is_no_line(kind: str) -> None:
     good = next(line for _, line in written() if line.get("kind") == kind)
     assert faults("line", good) == []
@@ -159,7 +153,7 @@ def test_recorded_streams_become_valid_lines(entries: list[Entry]) -> None:
     corpus.corpus_or_skip()
     seen: set[bytes] = set()
     for entry in entries:
-        encoder = protocols.encoder("vscode", id="m1", model="tiny-1", created=1)
+        encoder = new_encoder("vscode", id="m1", model="tiny-1", created=1)
         frames = [*encoder.feed(recorded.read(entry).events), *encoder.finish()]
         assert check((msgspec.json.decode(data) for _, data in frames), seen) == [], entry.name
         body = running.row("vscode").body
@@ -167,7 +161,7 @@ def test_recorded_streams_become_valid_lines(entries: list[Entry]) -> None:
         assert check([msgspec.json.decode(body(frames))], seen) == [], entry.name
 
 
-@pytest.mark.parametrize("source", requesting.READERS)
+@each("source", requesting.READERS)
 def test_recorded_requests_become_valid_requests(source: str) -> None:
     wrong: dict[str, list[str]] = {}
     seen: set[bytes] = set()
@@ -185,7 +179,7 @@ def test_recorded_requests_become_valid_requests(source: str) -> None:
     assert wrong == {}
 
 
-@pytest.mark.parametrize("case", cases(), ids=lambda case: case.id)
+@each("case", cases())
 def test_golden_requests_are_valid(case: Any) -> None:
     if case.source == "vscode":
         assert faults("request", case.body("vscode"), strict=False) == []
@@ -205,9 +199,7 @@ def test_a_list_of_models() -> None:
     assert faults("models", {"version": 1, "models": [MODEL]}) == []
 
 
-@pytest.mark.parametrize(
-    "field", [{"isDefault": True}, {"requiresAuthorization": {}}, {"capabilities": {"editTools": ["apply-patch"]}}]
-)
+@each("field", [{"isDefault": True}, {"requiresAuthorization": {}}, {"capabilities": {"editTools": ["apply-patch"]}}])
 def test_a_model_never_has_what_makes_a_host_refuse_the_list(field: dict[str, Any]) -> None:
     assert faults("models", {"version": 1, "models": [{**MODEL, **field}]}, strict=False) != []
 

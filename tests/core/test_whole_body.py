@@ -9,32 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import _protocols as protocols
 from penstock import events as ev
-from penstock._bridge import encoding, write_body
-from penstock._gateway import client_stream, error_responses
-from penstock._gateway.client_stream import BodyStage
-from penstock._gateway.endpoints import TurnRequest
+from penstock._bridge import write_body
 from penstock._grammar import Guard
 from penstock.errors import BadAnswer
-from penstock.request import Request
+from tests.support import run_streams as running
+from tests.support.each_case import each
+from tests.support.stream_laws import BODIES
 
-TARGETS = [name for name in protocols.MODULES if protocols.protocol(name).body is not None]
-ODD: list[Any] = [
-    {"type": "text", "text": 5},
-    {"text": 5},
-    1.5,
-    "x",
-    [],
-    ["a"],
-    {},
-    {"type": 1},
-    None,
-    True,
-    {"a": {"b": []}},
-    "",
-    0,
-]
+ODD: list[Any] = [{"type": "text", "text": 5}, {"text": 5}, 1.5, "x", [], ["a"], {}, {"type": 1}, None, True, {"a": {"b": []}}, "", 0]  # fmt: skip
 FIELDS = (
     "usage", "signature", "redacted", "type", "item", "id", "citations", "thoughtSignature", "stop_sequence",
     "encrypted_content", "annotation", "reasoning_details", "extra_content", "part", "providerMetadata", "status",
@@ -47,10 +30,9 @@ odd_extras = st.dictionaries(
 
 
 def body_of(target: str, events: list[Any]) -> bytes:
-    pipe = encoding(target, frames=True)
-    body = protocols.protocol(target).body
+    body = running.row(target).body
     assert body is not None
-    return write_body(body, [*pipe.feed(events), *pipe.finish()])
+    return write_body(body, running.encode(target, events))
 
 
 def turn(extra: Any, data: Any = None, unknown: str = "[]") -> list[Any]:
@@ -64,26 +46,25 @@ def turn(extra: Any, data: Any = None, unknown: str = "[]") -> list[Any]:
         ev.CallEnd(3, "c1", "look", '{"a":1}', extra=extra),
         ev.CallStart(4, "c2", "search", "provider", extra=extra), ev.CallEnd(4, "c2", "search", "{}", "provider", extra=extra),
         ev.Result(5, "c2", "search", '{"b":2}', extra=extra),
-        *(ev.Opaque(6 + place, name, "compaction", data) for place, name in enumerate(TARGETS)),
-        *(ev.Unknown(name, unknown) for name in TARGETS),
+        *(ev.Opaque(6 + place, name, "compaction", data) for place, name in enumerate(BODIES)),
+        *(ev.Unknown(name, unknown) for name in BODIES),
         ev.Usage(1, 2, extra=extra), ev.Finish("calls", "tool_use", extra=extra),
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("target", TARGETS)
 @given(
     extra=odd_extras, data=st.sampled_from(ODD), unknown=st.sampled_from(["[]", "1", '{"type":5}', "not JSON", "null"])
 )
-def test_extras_of_any_shape_cost_nothing_else(target: str, extra: Any, data: Any, unknown: str) -> None:
+def test_extras_of_any_shape_cost_nothing_else(extra: Any, data: Any, unknown: str) -> None:
     guard = Guard()
     events = [*guard.feed(turn(extra, data, unknown)), *guard.finish()]
-    body = body_of(target, events)
-    assert isinstance(msgspec.json.decode(body), dict)
-    assert b"said" in body, "the text is lost"
+    for target in BODIES:
+        body = body_of(target, events)
+        assert isinstance(msgspec.json.decode(body), dict), target
+        assert b"said" in body, f"the text is lost for {target}"
 
 
-@pytest.mark.parametrize(
-    "events",
+@each("events",
     [
         [ev.Start(extra={"anthropic": {"usage": 1.5}}), ev.TextStart(0), ev.TextDelta(0, "hi"), ev.TextEnd(0)],
         [ev.Start(), ev.ReasoningStart(0), ev.ReasoningEnd(0, extra={"anthropic": {"signature": ["a"]}}),
@@ -99,7 +80,7 @@ def test_what_anthropic_extras_may_be(events: list[Any]) -> None:
     assert body["stop_reason"] == "end_turn"
 
 
-@pytest.mark.parametrize(
+@each(
     "details",
     [
         1.5,
@@ -113,7 +94,7 @@ def test_what_anthropic_extras_may_be(events: list[Any]) -> None:
         [{"text": None}],
     ],
 )
-@pytest.mark.parametrize("place", ["start", "end", "both"])
+@each("place", ["start", "end", "both"])
 def test_what_reasoning_details_may_be(details: Any, place: str) -> None:
     """Extras may hold anything. Details that are no objects are left out, in the stream as in the body."""
     extra = {"openai-chat": {"reasoning_details": details}}
@@ -127,34 +108,10 @@ def test_what_reasoning_details_may_be(details: Any, place: str) -> None:
     assert all(isinstance(detail, dict) for detail in message.get("reasoning_details", []))
 
 
-# ── whoever calls `body` gets a typed error ───────────────────────────────────────────────────────
-
-
-def failing(_: Any) -> bytes:
-    raise KeyError("content")
-
-
-def asked() -> TurnRequest:
-    return TurnRequest(Request("m", []), "anthropic", body=failing)
-
-
-ENDED: list[Any] = [ev.Start(), ev.Finish("stop")]
-
-
 def test_an_error_of_a_body_function_is_typed() -> None:
+    def failing(_: Any) -> bytes:
+        raise KeyError("content")
+
     with pytest.raises(BadAnswer, match="cannot be written as one body: data in it has an unexpected shape") as caught:
         write_body(failing, [])
     assert caught.value.fault.kind == "malformed"
-
-
-def test_the_gateway_answers_with_its_fault() -> None:
-    with pytest.raises(BadAnswer) as caught:
-        client_stream.encode_body(asked(), ENDED)
-    status, body, _ = error_responses.error_response("anthropic", error_responses.fault_from_error(caught.value))
-    assert status == 502
-    assert msgspec.json.decode(body)["type"] == "error"
-
-
-def test_the_inspector_shows_its_fault() -> None:
-    (frame,) = BodyStage(asked()).feed(ENDED)
-    assert msgspec.json.decode(frame[1])["type"] == "error"

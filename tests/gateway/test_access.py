@@ -2,300 +2,233 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock._gateway.access import Access
-from penstock._gateway.callers import Caller, Refusal
-from penstock._gateway.keys import PREFIX
 from penstock.errors import InputError
-from penstock.gateway import GatewayConfig
+from penstock.testing import Reply, play, scripted
+from tests.support.asgi_gateway import AsgiGateway
+from tests.support.each_case import each
 from tests.support.gateway import hash_key
+from tests.support.key_file import PREFIX
 
 if TYPE_CHECKING:
-    from penstock._gateway.config import Key
+    from collections.abc import Iterator
+
+    from penstock.testing import ReceivedRequest
 
 ONE, TWO = f"{PREFIX}one-11111111", f"{PREFIX}two-22222222"
-KEYS = {"one": {"hash": hash_key(ONE)}, "two": {"env": "TWO", "models": ("fast", "lab/*"), "tenant": "team"}}
+KEYS = {"one": {"hash": hash_key(ONE)}, "two": {"env": "TWO", "models": ["fast", "lab/*"], "tenant": "team"}}
 ENV = {"TWO": TWO}
+HOST_REFUSED, ORIGIN_REFUSED, KEY_REFUSED = (
+    (403, "host_not_allowed"), (403, "origin_not_allowed"), (401, "invalid_api_key"),
+)  # fmt: skip
+EVERYWHERE = {"pace": 0.0, "host": "0.0.0.0"}  # noqa: S104
 
 
-def scope(query: str = "", client: str | None = "127.0.0.1", method: str = "POST", **headers: str) -> dict[str, Any]:
-    names = {name.replace("_", "-"): value for name, value in {"host": "127.0.0.1:4480", **headers}.items()}
-    return {
-        "type": "http", "method": method, "path": "/v1/messages", "query_string": query.encode(),
-        "client": (client, 5000) if client else None,
-        "headers": [(name.encode(), value.encode("latin-1")) for name, value in names.items() if value],
-    }  # fmt: skip
+def door(*, keys: bool = False, serve: dict[str, Any] | None = None, **access: Any) -> AsgiGateway:
+    tables: dict[str, Any] = {"access": access, "keys": KEYS if keys else {}} | ({"serve": serve} if serve else {})
+    return AsgiGateway(env=ENV, **tables)
 
 
-def access(host: str = "127.0.0.1", keys: dict[str, Key] | None = None, **table: Any) -> Access:
-    return Access(GatewayConfig(serve={"host": host}, keys=keys or {}, access={**table}), ENV)
+@pytest.fixture(scope="module")
+def plain() -> Iterator[AsgiGateway]:
+    """A gateway with nothing configured."""
+    with door() as made:
+        yield made
 
 
-def refusal(door: Access, given: dict[str, Any]) -> tuple[int, str]:
-    with pytest.raises(Refusal) as raised:
-        door.admit(given)
-    assert raised.value.fault.status == raised.value.status
-    return raised.value.status, raised.value.fault.code
+@pytest.fixture(scope="module")
+def keyed() -> Iterator[AsgiGateway]:
+    with door(keys=True) as made:
+        yield made
 
 
 # ── Host ──────────────────────────────────────────────────────────────────────────────────────────
 
-OURS = [
-    "127.0.0.1:4480",
-    "localhost",
-    "LOCALHOST:1",
-    "[::1]:4480",
-    "127.9.9.9",
-    "app.localhost",
-    "gateway:80",
-    "",
-    "localhost.",
-]
-THEIRS = [
-    "evil.example",
-    "127.0.0.1.evil.example",
-    "localhost.evil.example:4480",
-    "192.168.1.5",
-    "[2001:db8::1]:4480",
-    "xn--a.example",
-]
+OURS = ["127.0.0.1:4480", "localhost", "LOCALHOST:1", "[::1]:4480", "127.9.9.9", "app.localhost", "gateway:80", "",
+        "localhost."]  # fmt: skip
+THEIRS = ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:4480", "192.168.1.5",
+          "[2001:db8::1]:4480", "xn--a.example"]  # fmt: skip
 
 
-@pytest.mark.parametrize("host", OURS)
-def test_names_of_this_machine(host: str) -> None:
-    assert access(keys=KEYS).admit(scope(host=host, x_api_key=ONE)).key == "one"
-
-
-@pytest.mark.parametrize("host", THEIRS)
-def test_names_of_others(host: str) -> None:
-    assert refusal(access(), scope(host=host)) == (403, "host_not_allowed")
+def test_names_of_this_machine_are_answered_to_and_those_of_others_are_not(
+    plain: AsgiGateway, keyed: AsgiGateway
+) -> None:
+    assert {host: keyed.status(host=host, x_api_key=ONE) for host in OURS} == dict.fromkeys(OURS, 200)
+    assert {host: plain.refusal(host=host) for host in THEIRS} == dict.fromkeys(THEIRS, HOST_REFUSED)
 
 
 def test_names_that_the_configuration_adds() -> None:
-    door = access(keys=KEYS, hosts=["gw.example.com"])
-    door.admit(scope(host="GW.example.com:443", x_api_key=ONE))
-    assert refusal(door, scope(host="evil.example"))[0] == 403
-    access(keys=KEYS, hosts=["*"]).admit(scope(host="evil.example", x_api_key=ONE))
+    with door(keys=True, hosts=["gw.example.com"]) as named, door(keys=True, hosts=["*"]) as any_name:
+        assert named.status(host="GW.example.com:443", x_api_key=ONE) == 200
+        assert named.refusal(host="evil.example") == HOST_REFUSED
+        assert any_name.status(host="evil.example", x_api_key=ONE) == 200
 
 
 def test_a_server_of_others_answers_to_addresses_and_not_to_names() -> None:
-    door = access(host="0.0.0.0", keys=KEYS)  # noqa: S104
-    door.admit(scope(host="192.168.1.5:4480", client="192.168.1.9", x_api_key=ONE))
-    assert refusal(door, scope(host="evil.example", x_api_key=ONE))[0] == 403
+    with door(keys=True, serve=EVERYWHERE) as open_to_all:
+        assert open_to_all.status(host="192.168.1.5:4480", client="192.168.1.9", x_api_key=ONE) == 200
+        assert open_to_all.refusal(host="evil.example", x_api_key=ONE) == HOST_REFUSED
 
 
 # ── Origin ────────────────────────────────────────────────────────────────────────────────────────
 
-PAGES = [
-    "http://localhost:3000",
-    "http://127.0.0.1:4480",
-    "https://[::1]",
-    "http://127.0.0.1:1",
-    "vscode-webview://1a2b",
-]
+PAGES = ["http://localhost:3000", "http://127.0.0.1:4480", "https://[::1]", "http://127.0.0.1:1",
+         "vscode-webview://1a2b"]  # fmt: skip
 STRANGERS = ["https://evil.example", "null", "http://localhost.evil.example", "https://", "http://[", "file://"]
 
 
-@pytest.mark.parametrize("origin", PAGES)
-def test_pages_of_this_machine_may_ask_and_read_the_answer(origin: str) -> None:
-    door = access()
-    door.admit(scope(origin=origin))
-    assert (b"access-control-allow-origin", origin.encode()) in door.cors(scope(origin=origin))
+def test_pages_of_this_machine_may_ask_and_read_the_answer_and_others_may_not(plain: AsgiGateway) -> None:
+    for origin in PAGES:
+        reply = plain.ask(origin=origin)
+        assert (reply.status_code, reply.headers.get("access-control-allow-origin")) == (200, origin)
+        assert (reply.headers["vary"], reply.headers["access-control-expose-headers"]) == ("origin", "*")
+    for origin in STRANGERS:
+        assert plain.refusal(origin=origin) == ORIGIN_REFUSED, origin
+        assert "access-control-allow-origin" not in plain.ask(origin=origin).headers, origin
 
 
-@pytest.mark.parametrize("origin", STRANGERS)
-def test_other_pages_may_not(origin: str) -> None:
-    door = access()
-    assert refusal(door, scope(origin=origin)) == (403, "origin_not_allowed")
-    assert door.cors(scope(origin=origin)) == []
+def test_a_page_that_hides_its_origin_may_not_either(plain: AsgiGateway) -> None:
+    assert plain.refusal(sec_fetch_site="cross-site", sec_fetch_mode="no-cors") == ORIGIN_REFUSED
+    assert plain.status(sec_fetch_site="cross-site", sec_fetch_mode="navigate") == 200
 
 
-def test_a_page_that_hides_its_origin_may_not_either() -> None:
-    given = scope(method="GET", sec_fetch_site="cross-site", sec_fetch_mode="no-cors")
-    assert refusal(access(), given) == (403, "origin_not_allowed")
-    access().admit(scope(method="GET", sec_fetch_site="cross-site", sec_fetch_mode="navigate"))
+def test_pages_that_the_configuration_adds_and_those_of_the_gateway_itself() -> None:
+    with door(origins=["https://chat.example.com/"]) as added:
+        assert added.status(origin="https://chat.example.com") == 200
+        assert added.refusal(origin="https://chat.example.com.evil.example") == ORIGIN_REFUSED
+    with door(keys=True, hosts=["gw.example.com"]) as named:
+        assert named.status(host="gw.example.com", origin="https://gw.example.com", x_api_key=ONE) == 200
 
 
-def test_pages_that_the_configuration_adds() -> None:
-    door = access(origins=["https://chat.example.com/"])
-    door.admit(scope(origin="https://chat.example.com"))
-    assert refusal(door, scope(origin="https://chat.example.com.evil.example"))[0] == 403
-
-
-def test_a_page_of_the_gateway_itself_is_no_stranger() -> None:
-    door = access(keys=KEYS, hosts=["gw.example.com"])
-    door.admit(scope(host="gw.example.com", origin="https://gw.example.com", x_api_key=ONE))
-
-
-def test_a_browser_may_ask_whether_it_may_ask() -> None:
-    door = access()
-    wish = {"access_control_request_method": "POST", "access_control_request_headers": "x-api-key"}
-    asked = scope(method="OPTIONS", origin="http://localhost:3000", **wish)
-    said = dict(door.preflight(asked) or [])
-    assert said[b"access-control-allow-headers"] == b"x-api-key"
-    assert b"POST" in said[b"access-control-allow-methods"]
-    assert door.preflight(scope(method="OPTIONS")) is None
-    with pytest.raises(Refusal):
-        door.preflight(scope(method="OPTIONS", origin="https://evil.example", **wish))
-    near = door.preflight(
-        {**asked, "headers": [*asked["headers"], (b"access-control-request-private-network", b"true")]}
+def test_a_browser_may_ask_whether_it_may_ask(plain: AsgiGateway) -> None:
+    wish: Any = {"access_control_request_method": "POST", "access_control_request_headers": "x-api-key"}
+    said = plain.ask(method="OPTIONS", origin="http://localhost:3000", **wish)
+    assert said.status_code < 300
+    assert said.headers["access-control-allow-headers"] == "x-api-key"
+    assert "POST" in said.headers["access-control-allow-methods"]
+    assert "access-control-allow-private-network" not in said.headers
+    assert "access-control-allow-methods" not in plain.ask(method="OPTIONS").headers, "no preflight"
+    assert plain.refusal(method="OPTIONS", origin="https://evil.example", **wish) == ORIGIN_REFUSED
+    near = plain.ask(
+        method="OPTIONS", origin="http://localhost:3000", access_control_request_private_network="true", **wish
     )
-    assert dict(near or [])[b"access-control-allow-private-network"] == b"true"
+    assert near.headers["access-control-allow-private-network"] == "true"
 
 
 # ── keys ──────────────────────────────────────────────────────────────────────────────────────────
 
+CHAT = {"model": "replay/text", "messages": [{"role": "user", "content": "Hi"}]}
 WAYS: list[dict[str, Any]] = [
     {"authorization": f"Bearer {ONE}"}, {"authorization": f"bearer   {ONE}"}, {"x_api_key": ONE}, {"api_key": ONE},
-    {"x_goog_api_key": ONE}, {"x_penstock_key": ONE}, {"query": f"beta=true&key={ONE}"},
+    {"x_goog_api_key": ONE}, {"x_penstock_key": ONE}, {"path": f"/v1/chat/completions?beta=true&key={ONE}"},
     {"authorization": "Bearer something-else", "x_api_key": ONE},
 ]  # fmt: skip
 NOT: list[dict[str, Any]] = [
     {}, {"x_api_key": ONE[:-1]}, {"x_api_key": ONE + "1"}, {"authorization": f"Basic {ONE}"}, {"x_api_key": hash_key(ONE)},
-    {"query": "key="}, {"x_api_key": "é" * 9},
+    {"path": "/v1/models?key="}, {"x_api_key": "é" * 9},
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("way", WAYS, ids="+".join)
-def test_a_key_is_found_wherever_clients_put_it(way: dict[str, Any]) -> None:
-    caller = access(keys=KEYS).admit(scope(client="10.0.0.9", **way))
-    assert (caller.key, caller.tenant, caller.forward) == ("one", "one", {})
+@each("way", WAYS)
+def test_a_key_is_found_wherever_clients_put_it(keyed: AsgiGateway, way: dict[str, Any]) -> None:
+    assert keyed.status(**{"path": "/v1/chat/completions", "body": CHAT, "client": "10.0.0.9", **way}) == 200
+    row = keyed.rows()[0]
+    assert (row.key, row.tenant) == ("one", "one")
 
 
-@pytest.mark.parametrize("way", NOT, ids=lambda way: "+".join(way) or "none")
-def test_without_the_right_key_nobody_comes_in(way: dict[str, Any]) -> None:
-    assert refusal(access(keys=KEYS), scope(**way)) == (401, "invalid_api_key")
+@each("way", NOT)
+def test_without_the_right_key_nobody_comes_in(keyed: AsgiGateway, way: dict[str, Any]) -> None:
+    assert keyed.refusal(**way) == KEY_REFUSED
 
 
 def test_a_key_may_use_what_it_is_said_to() -> None:
-    caller = access(keys=KEYS).admit(scope(x_api_key=TWO))
-    assert (caller.key, caller.tenant) == ("two", "team")
-    caller.check_model("fast")
-    caller.check_model("openai/gpt-5", "lab/large")  # what was asked for, and whom that means
-    with pytest.raises(Refusal, match="may not use the model 'openai/gpt-5'") as raised:
-        caller.check_model("openai/gpt-5")
-    assert raised.value.status == 403
+    lab = {"base_url": "http://127.0.0.1:9/v1", "key": "sk-none-000000"}
+    with AsgiGateway(env=ENV, keys=KEYS, aliases={"fast": "replay/text"}, providers={"lab": lab}, retries=0) as made:
+        for model, status in (("fast", 200), ("lab/large", 502), ("replay/text", 403)):
+            reply = made.ask("/v1/chat/completions", {**CHAT, "model": model}, x_api_key=TWO)
+            assert reply.status_code == status, (model, reply.text)
+        refused = reply.json()["error"]
+        assert refused["code"] == "model_not_allowed"
+        assert "may not use the model 'replay/text'" in refused["message"]
+        assert {(row.key, row.tenant) for row in made.rows()} == {("two", "team")}
 
 
 def test_a_key_has_its_own_limits_or_those_of_all() -> None:
-    own = {"requests": 3}
-    config = GatewayConfig(
-        keys={"a": {"hash": hash_key(ONE), "limits": own}, "b": {"hash": hash_key(TWO)}}, limits={"tokens": 9}
-    )
-    door = Access(config, {})
-    assert door.admit(scope(x_api_key=ONE)).limits == own
-    assert door.admit(scope(x_api_key=TWO)).limits == {"tokens": 9}
+    keys = {"a": {"hash": hash_key(ONE), "limits": {"requests": 3}}, "b": {"hash": hash_key(TWO)}}
+    with AsgiGateway(keys=keys, limits={"requests": 9}) as made:
+        for key, most in ((ONE, "3"), (TWO, "9")):
+            reply = made.ask("/v1/chat/completions", CHAT, x_api_key=key)
+            assert reply.headers["x-ratelimit-limit-requests"] == most
 
 
 def test_a_variable_that_is_not_set_is_an_error_at_once() -> None:
     with pytest.raises(InputError, match=r"keys\.two\.env: the variable TWO is not set"):
-        Access(GatewayConfig(keys=KEYS), {})
+        AsgiGateway(keys=KEYS)
 
 
 def test_without_keys_only_this_machine_is_served() -> None:
-    everywhere: dict[str, Any] = {"host": "0.0.0.0", "trusted_proxies": ()}  # noqa: S104
-    access(**everywhere).admit(scope())
-    access(**everywhere).admit(scope(client="::1"))
-    access(**everywhere).admit(scope(client="::ffff:127.0.0.1"))
-    assert refusal(access(**everywhere), scope(client="10.0.0.9")) == (401, "invalid_api_key")
-    access(**everywhere, anonymous=True).admit(scope(client="10.0.0.9"))
+    with door(serve=EVERYWHERE, trusted_proxies=[]) as made:
+        for client in ("127.0.0.1", "::1", "::ffff:127.0.0.1"):
+            assert made.status(client=client) == 200
+        assert made.refusal(client="10.0.0.9") == KEY_REFUSED
+    with door(serve=EVERYWHERE, trusted_proxies=[], anonymous=True) as made:
+        assert made.status(client="10.0.0.9") == 200
 
+
+# ── proxies ───────────────────────────────────────────────────────────────────────────────────────
 
 PROXIED: list[dict[str, Any]] = [
     {"x_forwarded_for": "10.0.0.9"}, {"x_forwarded_host": "gw.example.com"}, {"x_forwarded_proto": "https"},
     {"forwarded": "for=10.0.0.9"}, {"via": "1.1 proxy"}, {"x_real_ip": "10.0.0.9"}, {"cf_connecting_ip": "10.0.0.9"},
     {"host": "gw.example.com"}, {"host": "gateway"}, {"host": ""}, {"client": None},
+    {"version": "1.0"},  # so nginx asks, by default, with no header that would tell
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("sign", PROXIED, ids=str)
-def test_a_request_through_a_proxy_is_not_local(sign: dict[str, Any]) -> None:
+def test_a_request_through_a_proxy_is_not_local() -> None:
     """The proxy connects from this machine for somebody who may be anywhere."""
-    door = access(hosts=["gw.example.com"], trusted_proxies=())
-    assert door.admit(scope()).sees == "all"
-    assert refusal(door, scope(**sign)) == (401, "invalid_api_key")
-    with pytest.raises(Refusal):
-        access(keys=KEYS, hosts=["gw.example.com"], trusted_proxies=()).admit_metrics(scope(**sign))
-
-
-def test_http_1_0_is_a_sign_of_a_proxy() -> None:
-    """So nginx asks, by default, with no header that would tell."""
-    assert refusal(access(), {**scope(), "http_version": "1.0"}) == (401, "invalid_api_key")
-    assert access().admit({**scope(), "http_version": "1.1"}).sees == "all"
+    table: dict[str, Any] = {"hosts": ["gw.example.com"], "trusted_proxies": []}
+    with door(**table) as made, door(keys=True, **table) as locked:
+        assert (made.status(), locked.status("/metrics")) == (200, 200)
+        for sign in PROXIED:
+            assert made.refusal(**sign) == KEY_REFUSED, sign
+            assert locked.refusal("/metrics", **sign) == KEY_REFUSED, sign
 
 
 def test_nobody_is_local_behind_a_declared_proxy() -> None:
-    door = access(proxy=True)
-    assert refusal(door, scope()) == (401, "invalid_api_key")
-    with pytest.raises(Refusal):
-        door.admit_metrics(scope())
-    assert access(proxy=True, keys=KEYS).admit(scope(x_api_key=ONE)).key == "one"
+    with door(proxy=True) as made, door(proxy=True, keys=True) as locked:
+        assert made.refusal() == made.refusal("/metrics") == KEY_REFUSED
+        assert locked.status(x_api_key=ONE) == 200
 
 
 @pytest.mark.parametrize(("metrics", "near", "far"), [("local", 200, 401), ("open", 200, 200), ("key", 401, 401)])
-def test_who_sees_the_metrics(metrics: Any, near: int, far: int) -> None:
-    door = access(host="0.0.0.0", keys=KEYS, metrics=metrics, trusted_proxies=())  # noqa: S104
-
-    def status(**given: Any) -> int:
-        try:
-            door.admit_metrics(scope(**given))
-        except Refusal as error:
-            return error.status
-        return 200
-
-    assert (status(), status(client="10.0.0.9"), status(client="10.0.0.9", x_api_key=ONE)) == (near, far, 200)
-    assert status(origin="https://evil.example") == 403
+def test_who_sees_the_metrics(metrics: str, near: int, far: int) -> None:
+    with door(keys=True, serve=EVERYWHERE, metrics=metrics, trusted_proxies=[]) as made:
+        asked: list[dict[str, Any]] = [{}, {"client": "10.0.0.9"}, {"client": "10.0.0.9", "x_api_key": ONE}]
+        assert [made.status("/metrics", **more) for more in asked] == [near, far, 200]
+        assert made.status("/metrics", origin="https://evil.example") == 403
 
 
-# ── the client's own key ──────────────────────────────────────────────────────────────────────────
-
-
-def test_forward_passes_the_clients_own_key_on() -> None:
-    door = access()
-    door.reload(GatewayConfig(access={"keys": "forward"}, serve={"host": "0.0.0.0"}))  # noqa: S104
-    caller = door.admit(scope(client="10.0.0.9", x_api_key="sk-mine"))
-    assert (caller.forward, caller.secret) == ({"x-api-key": "sk-mine"}, "sk-mine")
-    other = door.admit(scope(client="10.0.0.9", authorization="Bearer sk-other"))
-    assert other.forward == {"authorization": "Bearer sk-other"}
-    assert caller.tenant != other.tenant  # nobody sees another's state
-    assert "sk-mine" not in caller.tenant + repr(caller)
-    assert refusal(door, scope(client="10.0.0.9"))[0] == 401  # who brings no key is a stranger
-
-
-def test_a_gateway_key_is_never_forwarded() -> None:
-    config = GatewayConfig(keys=KEYS, access={"keys": "forward"})
-    caller = Access(config, ENV).admit(scope(x_penstock_key=ONE, authorization="Bearer sk-mine"))
-    assert (caller.key, caller.forward) == ("one", {"authorization": "Bearer sk-mine"})
-    assert Access(config, ENV).admit(scope(x_api_key=ONE)).forward == {}
-
-
-def test_own_keys_are_not_forwarded_unless_said() -> None:
-    assert access().admit(scope(x_api_key="sk-mine")) == Caller(sees="all")
-
-
-# ── trusted proxies ───────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize(
-    "table",
-    [{"keys": KEYS}, {"host": "192.0.2.1"}, {"hosts": ["gw.example.com"]}],
-    ids=["keys", "host", "name"],
-)
-def test_with_keys_or_a_public_name_nobody_is_local_until_the_proxies_are_named(table: dict[str, Any]) -> None:
+@each("keys, table", [(True, {}), (False, {"serve": {"host": "192.0.2.1"}}), (False, {"hosts": ["gw.example.com"]})])
+def test_with_keys_or_a_public_name_nobody_is_local_until_the_proxies_are_named(
+    *, keys: bool, table: dict[str, Any]
+) -> None:
     """A proxy on this machine may leave no sign of the client."""
-    given = scope(method="GET")
-    with pytest.raises(Refusal):
-        access(**table).admit_metrics(given)
-    access(**table, trusted_proxies=()).admit_metrics(given)
-    access(**table, trusted_proxies=("10.0.0.0/8",)).admit_metrics(given)
-    with pytest.raises(Refusal):
-        access(**table, trusted_proxies=("127.0.0.0/8",)).admit_metrics(given)
-    with pytest.raises(Refusal):
-        access(**table, trusted_proxies=(), proxy=True).admit_metrics(given)
-    access().admit_metrics(given)
+    proxies: list[tuple[dict[str, Any], int]] = [
+        ({}, 401), ({"trusted_proxies": []}, 200), ({"trusted_proxies": ["10.0.0.0/8"]}, 200),
+        ({"trusted_proxies": ["127.0.0.0/8"]}, 401), ({"trusted_proxies": [], "proxy": True}, 401),
+    ]  # fmt: skip
+    for more, status in proxies:
+        with door(keys=keys, **table, **more) as made:
+            assert made.status("/metrics") == status, more
+
+
+def test_without_either_a_local_program_sees_the_metrics(plain: AsgiGateway) -> None:
+    assert plain.status("/metrics") == 200
 
 
 FORWARDED: list[tuple[str, dict[str, str], str]] = [
@@ -317,17 +250,61 @@ FORWARDED: list[tuple[str, dict[str, str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("peer", "headers", "client"), FORWARDED, ids=[str(i) for i in range(len(FORWARDED))])
-def test_forwarded_addresses_are_believed_from_trusted_proxies_only(
-    peer: str, headers: dict[str, str], client: str
-) -> None:
-    door = access(keys=KEYS, trusted_proxies=("10.0.0.0/8",))
-    assert door.client_address(scope(client=peer, **headers)) == client
-    assert access(keys=KEYS).client_address(scope(client=peer, **headers)) == peer
+@pytest.mark.parametrize("proxies", [["10.0.0.0/8"], None], ids=["trusted", "none"])
+def test_forwarded_addresses_are_believed_from_trusted_proxies_only(proxies: list[str] | None) -> None:
+    with AsgiGateway(log="json", access={"trusted_proxies": proxies}) as made:
+        for peer, headers, _ in FORWARDED:
+            made.ask("/healthz", client=peer, **headers)
+        logged = [json.loads(line)["address"] for line in made.lines()]
+    assert logged == [client if proxies else peer for peer, _, client in FORWARDED]
 
 
-def test_a_client_behind_a_trusted_proxy_is_never_local() -> None:
-    door = access(trusted_proxies=("127.0.0.1",))
-    assert refusal(door, scope()) == (401, "invalid_api_key")
-    assert refusal(door, scope(x_forwarded_for="127.0.0.1")) == (401, "invalid_api_key")
-    assert access(trusted_proxies=()).admit(scope()).sees == "all"
+def test_a_client_behind_a_trusted_proxy_is_never_local(plain: AsgiGateway) -> None:
+    with door(trusted_proxies=["127.0.0.1"]) as made:
+        assert made.refusal() == made.refusal(x_forwarded_for="127.0.0.1") == KEY_REFUSED
+    assert plain.status() == 200
+
+
+# ── the client's own key ──────────────────────────────────────────────────────────────────────────
+
+
+def test_whoever_brings_a_key_of_a_provider_has_a_state_of_its_own() -> None:
+    with AsgiGateway(access={"keys": "forward"}, serve=EVERYWHERE) as made:
+        turn = {"model": "replay/text", "input": "Hi."}
+        mine: dict[str, Any] = {"client": "10.0.0.9", "x_api_key": "sk-mine-000001"}
+        first = made.ask("/v1/responses", turn, **mine).json()["id"]
+        more = {**turn, "previous_response_id": first}
+        assert made.status("/v1/responses", more, **mine) == 200
+        assert made.status("/v1/responses", more, client="10.0.0.9", authorization="Bearer sk-other-00001") == 400
+        assert made.refusal(client="10.0.0.9") == KEY_REFUSED, "who brings no key is a stranger"
+        rows = made.rows()
+    assert len({row.tenant for row in rows if row.tenant}) == 2
+    assert "sk-mine" not in repr(rows)
+
+
+def test_the_key_arrives_as_the_provider_wants_it() -> None:
+    """A key of the gateway is never forwarded; and that of the provider which the gateway has is not used."""
+
+    def say(seen: ReceivedRequest) -> Reply:
+        return Reply.of("anthropic" if seen.path.endswith("messages") else "openai-chat", play("text"), stream=False)
+
+    key = "sk-mine-0001"
+    wanted = {"openai": ("authorization", f"Bearer {key}"), "anthropic": ("x-api-key", key)}
+    body = {**CHAT, "max_tokens": 9}
+    with scripted(say) as up:
+        providers = {f"up-{name}": {"base_url": f"{up.url}/v1", "like": name} for name in wanted}
+        env = {"OPENAI_API_KEY": "sk-ours-00001", "ANTHROPIC_API_KEY": "sk-ours-00001", "TWO": TWO}
+        table: dict[str, Any] = {"providers": providers, "access": {"keys": "forward"}, "retries": 0}
+        ways: list[dict[str, Any]] = [{"x_api_key": key}, {"authorization": f"Bearer {key}"}, {"x_goog_api_key": key}]
+        with AsgiGateway(env=env, **table) as made, AsgiGateway(env=env, keys=KEYS, **table) as locked:
+            for provider, (header, value) in wanted.items():
+                asked = {**body, "model": f"up-{provider}/m"}
+                for gateway, more in ((made, {}), (locked, {"x_penstock_key": ONE})):
+                    for way in ways:
+                        assert gateway.status("/v1/messages", asked, **way, **more) == 200
+                        assert up.requests[-1].headers.get(header) == value, way
+                        assert ONE not in str(up.requests[-1].headers)
+                assert "sk-ours-00001" not in "".join(str(seen.headers) for seen in up.requests)
+                up.requests.clear()
+                assert locked.status("/v1/messages", asked, x_api_key=ONE) == 200, "with the gateway's"
+                assert ONE not in str(up.requests.pop().headers)

@@ -3,74 +3,30 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import httpx
-import jsonschema
 import pytest
-from jsonschema.validators import Draft202012Validator
 
-from penstock._gateway.admin_api import ROUTES
-from tests.gateway.test_keys import key_file
-from tests.gateway.test_revocation import ends_within_a_second, stalled
-from tests.support.client_requests import ASKING
+from tests.support.admin import ROOT, SEER, USER, Admin, add_keys, bearer
+from tests.support.client_requests import ASKING, get, post
 from tests.support.gateway import LIMIT, answer, gateway, hash_key
+from tests.support.key_file import KeyFile, key_file
 from tests.support.openresponses import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from pathlib import Path
 
-    from penstock._gateway.key_editor import KeyEditor
+    from penstock.testing import ReceivedRequest, Reply
     from tests.support.gateway import Running
-
-ROOT, SEER, USER = "pk-penstock-of-root", "pk-penstock-of-seer", "pk-penstock-of-user"
-
-
-def bearer(key: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {key}"}
-
-
-class Admin:
-    """A client of the admin API. Every response is checked against the description."""
-
-    def __init__(self, running: Running, key: str = ROOT) -> None:
-        self.running, self.url = running, running.url
-        self.http = httpx.Client(base_url=running.url, headers=bearer(key), timeout=LIMIT)
-        self.description: dict[str, Any] = self.http.get("/admin/openapi.json").json()
-        self.seen: set[tuple[str, str]] = set()
-
-    def ask(self, method: str, path: str, *, status: int = 200, **more: Any) -> Any:
-        reply = self.http.request(method, path, **more)
-        assert reply.status_code == status, reply.text
-        assert reply.headers["cache-control"] == "no-store"
-        self.check(method, path, reply)
-        return reply.json() if reply.content else None
-
-    def check(self, method: str, path: str, reply: httpx.Response) -> None:
-        bare = path.partition("?")[0]
-        (shape,) = (
-            one
-            for one in self.description["paths"]
-            if re.fullmatch(one.replace("{name}", "[^/]+").replace(".", "[.]"), bare)
-        )
-        described = self.description["paths"][shape][method.lower()]["responses"][str(reply.status_code)]
-        self.seen.add((method, shape))
-        if "content" not in described:
-            assert reply.content == b""
-            return
-        schema = {**described["content"]["application/json"]["schema"], "components": self.description["components"]}
-        jsonschema.validate(reply.json(), schema, Draft202012Validator, format_checker=jsonschema.FormatChecker())
 
 
 @pytest.fixture
 def running(tmp_path: Path) -> Generator[Running]:
-    keys = key_file(tmp_path)
-    keys.add("root", {"hash": hash_key(ROOT), "role": "admin"})
-    keys.add("seer", {"hash": hash_key(SEER), "role": "viewer"})
-    keys.add("user", {"hash": hash_key(USER)})
+    add_keys(tmp_path)
     configured = {"fixed": {"hash": hash_key("pk-penstock-fixed"), "team": "lab"}}
     with gateway(answer, data=tmp_path, keys=configured, teams={"lab": {}}) as (running, _):
         yield running
@@ -79,13 +35,13 @@ def running(tmp_path: Path) -> Generator[Running]:
 @pytest.fixture
 def admin(running: Running) -> Generator[Admin]:
     client = Admin(running)
-    yield client
-    client.http.close()
+    with closing(client.http):
+        yield client
 
 
 def use(running: Running, key: str, model: str = "openai-chat/text") -> int:
     path, body = ASKING["openai-chat"](model, False)
-    return httpx.post(running.url + path, json=body, headers=bearer(key), timeout=LIMIT).status_code
+    return post(running.url + path, json=body, headers=bearer(key)).status_code
 
 
 # ── the whole of it ───────────────────────────────────────────────────────────────────────────────
@@ -138,7 +94,7 @@ def test_every_route_is_described_and_answers_as_described(admin: Admin) -> None
     assert admin.ask("POST", "/admin/custom-providers", status=201, json={"name": "mine", **server})["custom"]
     assert admin.ask("PUT", "/admin/custom-providers/mine", json={**server, "title": "Mine"})["title"] == "Mine"
     admin.ask("DELETE", "/admin/custom-providers/mine", status=204)
-    assert admin.seen == {(route.method, route.path) for route in ROUTES}
+    assert admin.seen == admin.routes()
 
 
 def test_the_audit_log_says_who_changed_what_and_holds_no_secret(admin: Admin, tmp_path: Path) -> None:
@@ -179,35 +135,32 @@ def test_pages(admin: Admin) -> None:
 # ── who may ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    ("key", "read", "write"), [(ROOT, 200, 201), (SEER, 200, 403), (USER, 403, 403), ("", 401, 401)]
-)
-def test_roles(running: Running, key: str, read: int, write: int) -> None:
+def test_roles(admin: Admin) -> None:
     """On loopback too: all of these are local."""
-    headers = bearer(key) if key else {}
-    with httpx.Client(base_url=running.url, headers=headers, timeout=LIMIT) as http:
-        for route in ROUTES:
-            if route.method == "GET" and "{name}" not in route.path:
-                assert http.get(route.path).status_code == read
-        assert http.post("/admin/keys", json={"name": "new"}).status_code == write
-        if key == SEER:
-            refused = http.delete("/admin/keys/user").json()["error"]
-            assert (refused["code"], "has the role viewer" in refused["message"]) == ("role_not_allowed", True)
-        for path in ("/admin", "/admin/", "/admin/nothing", "/admin/keys/a/b/c"):
-            assert http.get(path).status_code == (404 if read == 200 else read)
+    pages = [path for method, path in sorted(admin.routes()) if method == "GET" and "{name}" not in path]
+    assert len(pages) > 8
+    for key, read, write in ((ROOT, 200, 201), (SEER, 200, 403), (USER, 403, 403), ("", 401, 401)):
+        with httpx.Client(base_url=admin.url, headers=bearer(key) if key else {}, timeout=LIMIT) as http:
+            assert {path: http.get(path).status_code for path in pages} == dict.fromkeys(pages, read)
+            assert http.post("/admin/keys", json={"name": "new"}).status_code == write
+            if key == SEER:
+                refused = http.delete("/admin/keys/user").json()["error"]
+                assert (refused["code"], "has the role viewer" in refused["message"]) == ("role_not_allowed", True)
+            for path in ("/admin", "/admin/", "/admin/nothing", "/admin/keys/a/b/c"):
+                assert http.get(path).status_code == (404 if read == 200 else read)
 
 
 def test_without_keys_there_is_no_admin(tmp_path: Path) -> None:
     with gateway(answer, data=tmp_path) as (running, _):
-        assert httpx.get(f"{running.url}/v1/models").status_code == 200  # a program on this machine
-        refused = httpx.get(f"{running.url}/admin/keys")
+        assert get(f"{running.url}/v1/models").status_code == 200  # a program on this machine
+        refused = get(f"{running.url}/admin/keys")
         assert refused.status_code == 401
         assert "penstock keys add NAME --admin" in refused.json()["error"]["message"]
 
 
 def test_a_key_in_the_url_is_not_taken(running: Running) -> None:
-    assert httpx.get(f"{running.url}/v1/models?key={ROOT}").status_code == 200
-    assert httpx.get(f"{running.url}/admin/keys?key={ROOT}").status_code == 401
+    assert get(f"{running.url}/v1/models?key={ROOT}").status_code == 200
+    assert get(f"{running.url}/admin/keys?key={ROOT}").status_code == 401
 
 
 def test_only_the_gateways_own_page_may_ask(tmp_path: Path) -> None:
@@ -217,7 +170,7 @@ def test_only_the_gateways_own_page_may_ask(tmp_path: Path) -> None:
 
         def status(**headers: str) -> int:
             named = {name.replace("_", "-"): value for name, value in headers.items()}
-            reply = httpx.get(f"{running.url}/admin/keys", headers={**bearer(ROOT), **named})
+            reply = get(f"{running.url}/admin/keys", headers={**bearer(ROOT), **named})
             assert "access-control-allow-origin" not in reply.headers
             return reply.status_code
 
@@ -335,23 +288,32 @@ def test_a_body_that_is_too_large(admin: Admin) -> None:
 
 # ── a stream ends with its key ────────────────────────────────────────────────────────────────────
 
+ENDS: dict[str, Callable[[KeyFile], object]] = {
+    "revoke": lambda keys: keys.revoke("revoke"),
+    "expire": lambda keys: keys.edit("expire", {"expires": "2020-01-01T00:00:00Z"}),
+    "rotate": lambda keys: keys.rotate("rotate"),
+    "replace": lambda keys: (keys.revoke("replace"), keys.add("replace", {"hash": hash_key("another")})),
+}  # fmt: skip
 
-@pytest.mark.parametrize("end", ["revoke", "expire", "rotate"])
-def test_a_change_ends_open_streams_within_a_second(tmp_path: Path, end: str) -> None:
-    ends: dict[str, Callable[[KeyEditor], Any]] = {
-        "revoke": lambda keys: keys.revoke("dave"),
-        "expire": lambda keys: keys.edit("dave", {"expires": "2020-01-01T00:00:00Z"}),
-        "rotate": lambda keys: keys.rotate("dave"),
-    }
+
+def stalled(seen: ReceivedRequest) -> Reply:
+    """All but the end of an answer, then nothing more."""
+    return answer(seen).stall(after=-60)
+
+
+def test_a_change_ends_open_streams(tmp_path: Path) -> None:
+    """Within a second: test_revocation.py."""
     keys = key_file(tmp_path)
-    keys.add("dave", {"hash": hash_key(USER)})
+    for name in ENDS:
+        keys.add(name, {"hash": hash_key(f"pk-penstock-of-{name}")})
+    path, body = ASKING["openai-chat"]("openai-chat/text", True)
     with gateway(stalled, data=tmp_path) as (running, _):
-        path, body = ASKING["openai-chat"]("openai-chat/text", True)
-        with httpx.stream("POST", running.url + path, json=body, headers=bearer(USER), timeout=LIMIT) as stream:
-            chunks = stream.iter_bytes()
-            got = next(chunks)
-            ends[end](keys)
-            with ends_within_a_second():
+        for name, end in ENDS.items():
+            headers = bearer(f"pk-penstock-of-{name}")
+            with httpx.stream("POST", running.url + path, json=body, headers=headers, timeout=LIMIT) as stream:
+                chunks = stream.iter_bytes()
+                got = next(chunks)
+                end(keys)
                 got += b"".join(chunks)
-        assert (b"has expired" if end == "expire" else b"was revoked") in got
-        assert use(running, USER) == 401
+            assert (b"has expired" if name == "expire" else b"was revoked") in got, name
+            assert use(running, f"pk-penstock-of-{name}") == 401, name

@@ -2,78 +2,47 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import stat
-from contextlib import contextmanager
+import threading
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from msgspec.structs import replace
 
-from penstock._engines.environ import LIVE
-from penstock._gateway import provider_test
-from penstock.gateway import App
-from penstock.testing import Reply, scripted
-from tests.gateway.test_admin_api import ROOT, SEER, USER, Admin, bearer
-from tests.gateway.test_keys import key_file
-from tests.support.gateway import Running, answer, config, hash_key
+from penstock.testing import scripted
+from tests.support.admin import BAD, GOOD, SEER, USER, Admin, add_keys, bearer, lab, managed_app, running_lab
+from tests.support.gateway import Running
+from tests.support.openresponses import until
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from pathlib import Path
 
-    from penstock.testing import ReceivedRequest
+    from penstock.testing import ReceivedRequest, Reply
 
-GOOD, BAD = "gsk-good-0123456789abcdef", "gsk-bad-0123456789abcdef"
-MODELS = {"object": "list", "data": [{"id": "llama-4", "object": "model"}, {"id": "llama-5", "object": "model"}]}
-
-
-def lists_models(seen: ReceivedRequest) -> Reply:
-    """A provider that has two models, for callers with the good key."""
-    if not seen.path.startswith("/groq"):
-        return answer(seen)
-    if seen.headers.get("authorization") != f"Bearer {GOOD}":
-        return Reply.error("openai-chat", 401, "Invalid API Key: gsk-bad-0123456789abcdef")
-    if seen.path.endswith("/models"):
-        return Reply.body(MODELS)
-    return answer(seen)
+__all__ = ["BAD", "GOOD", "managed_app"]
 
 
 @contextmanager
-def managed_app(data: Path, *, path: Path | None = None, env: Any = LIVE, keyed: bool = True) -> Generator[App]:
-    """A gateway with an admin, a viewer and a user, unless it has no keys, and a provider `groq` without a key."""
-    if keyed:
-        keys = key_file(data)
-        keys.add("root", {"hash": hash_key(ROOT), "role": "admin"})
-        keys.add("seer", {"hash": hash_key(SEER), "role": "viewer"})
-        keys.add("user", {"hash": hash_key(USER)})
-    with scripted(lists_models) as up:
-        made = config(up.url, serve={"pace": 0.0}, data=data, path=path)
-        accounts = {**made.engine.providers, "groq": {"base_url": f"{up.url}/groq"}}
-        made = replace(made, engine=replace(made.engine, providers=accounts))
-        yield App(made, env=env)
-
-
-@contextmanager
-def managed(data: Path, *, path: Path | None = None, env: Any = LIVE) -> Generator[Running]:
-    """The same, running."""
-    with managed_app(data, path=path, env=env) as app, Running(app) as running:
-        yield running
+def managed(data: Path, **more: Any) -> Generator[Admin]:
+    with managed_app(data, **more) as app, Running(app) as running:
+        client = Admin(running)
+        with closing(client.http):
+            yield client
 
 
 @pytest.fixture
 def admin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Admin]:
     monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path))
     monkeypatch.delenv("GROQ_API_KEY", raising=False)
-    with managed(tmp_path) as running:
-        client = Admin(running)
+    with managed(tmp_path) as client:
         yield client
-        client.http.close()
 
 
 def groq(admin: Admin) -> dict[str, Any]:
-    rows = admin.ask("GET", "/admin/providers")["data"]
-    return next(row for row in rows if row["name"] == "groq")
+    return admin.row("groq")
 
 
 def test_a_key_is_stored_used_and_removed_and_never_sent_back(admin: Admin, tmp_path: Path) -> None:
@@ -88,7 +57,7 @@ def test_a_key_is_stored_used_and_removed_and_never_sent_back(admin: Admin, tmp_
     assert (made["stored"], made["used"], made["source"], made["ending"]) == (True, True, "stored", "cdef")
     assert made == groq(admin)
     assert admin.ask("POST", "/admin/providers/groq/test")["message"] == "Groq answers: 2 models."
-    body = {"model": "groq/llama-4", "messages": [{"role": "user", "content": "Hi"}]}
+    body = {"model": "groq/text", "messages": [{"role": "user", "content": "Hi"}]}
     assert admin.http.post("/v1/chat/completions", json=body).status_code == 200
     file = tmp_path / "provider-keys.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -123,19 +92,18 @@ def test_a_key_that_the_provider_refuses_is_not_stored(admin: Admin, tmp_path: P
     assert BAD not in tested["message"]
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "field"),
-    [
-        ({"name": "nobody", "key": GOOD}, 404, "name"), ({"name": "groq", "key": " "}, 400, "key"),
-        ({"name": "groq", "key": "a\nb"}, 400, "key"), ({"name": "groq"}, 400, "key"),
-        ({"name": "groq", "key": 7}, 400, "key"), ({"name": "groq", "key": GOOD, "x": 1}, 400, ""),
-        ({"name": "replay", "key": GOOD}, 404, "name"),
-    ],
-)  # fmt: skip
-def test_wrong_values_are_named(admin: Admin, body: dict[str, Any], status: int, field: str) -> None:
-    error = admin.ask("POST", "/admin/providers", status=status, json=body)["error"]
-    assert error["field"] == field
-    assert GOOD not in json.dumps(error)
+WRONG: list[tuple[dict[str, Any], int, str]] = [
+    ({"name": "nobody", "key": GOOD}, 404, "name"), ({"name": "groq", "key": " "}, 400, "key"),
+    ({"name": "groq", "key": "a\nb"}, 400, "key"), ({"name": "groq"}, 400, "key"),
+    ({"name": "groq", "key": 7}, 400, "key"), ({"name": "groq", "key": GOOD, "x": 1}, 400, ""),
+    ({"name": "replay", "key": GOOD}, 404, "name"),
+]  # fmt: skip
+
+
+def test_wrong_values_are_named(admin: Admin) -> None:
+    for body, status, field in WRONG:
+        error = admin.ask("POST", "/admin/providers", status=status, json=body)["error"]
+        assert (error["field"], GOOD in json.dumps(error)) == (field, False), body
 
 
 def test_roles(admin: Admin) -> None:
@@ -161,35 +129,41 @@ def test_a_page_of_another_site_may_not_ask(admin: Admin) -> None:
     assert not groq(admin)["stored"]
 
 
-def test_few_requests_at_once(admin: Admin) -> None:
-    for _ in range(provider_test.MAX_CHECKS):
-        assert provider_test.check_slots.acquire(blocking=False)
-    try:
-        assert admin.http.post("/admin/providers/groq/test").status_code == 503
-    finally:
-        for _ in range(provider_test.MAX_CHECKS):
-            provider_test.check_slots.release()
-    assert admin.http.post("/admin/providers/groq/test").status_code == 200
+def test_few_requests_at_once(tmp_path: Path) -> None:
+    add_keys(tmp_path)
+    held = threading.Event()
+
+    async def hold(seen: ReceivedRequest) -> Reply:
+        assert await asyncio.to_thread(held.wait, 30)
+        return lab(seen)
+
+    with scripted(hold) as up, running_lab(tmp_path, up, slow={"base_url": f"{up.url}/open"}) as slow:
+        test = "/admin/providers/slow/test"
+        asking = [threading.Thread(target=slow.http.post, args=(test,)) for _ in range(4)]
+        for thread in asking:
+            thread.start()
+        until(lambda: len(up.requests) == len(asking))
+        assert slow.http.post(test).status_code == 503
+        held.set()
+        for thread in asking:
+            thread.join(30)
+        assert slow.http.post(test).status_code == 200
 
 
 def test_a_gateway_with_variables_of_its_own_stores_nothing(tmp_path: Path) -> None:
-    with managed(tmp_path, env={}) as running:
-        client = Admin(running)
+    with managed(tmp_path, env={}) as client:
         error = client.ask("POST", "/admin/providers", status=409, json={"name": "groq", "key": GOOD})["error"]
         assert "does not use stored keys" in error["message"]
         client.ask("DELETE", "/admin/providers/groq", status=409)
         assert not groq(client)["stored"]
-        client.http.close()
 
 
 def test_the_check_names_setting_and_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_DATA", str(tmp_path))
     file = tmp_path / "penstock.toml"
     file.write_text("# mine\n[aliases]\nfast = 'groq/llama-4'\n\n[providers.groq]\nbase_url = 'http://127.0.0.1:1'\n")
-    with managed(tmp_path, path=file) as running:
-        client = Admin(running)
+    with managed(tmp_path, path=file) as client:
         found = client.ask("GET", "/admin/check")
-        client.http.close()
     assert (found["path"], found["error"], found["restart_needed"]) == (str(file), "", [])
     (problem,) = (one for one in found["problems"] if one["setting"] == "providers.groq")
     assert problem["line"] == 5

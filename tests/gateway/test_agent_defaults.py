@@ -113,24 +113,19 @@ def test_a_conversation_over_the_limit_is_shortened_rather_than_refused(tmp_path
     assert b"Be brief." in bodies[-1]
 
 
-def test_the_file_goes_before_the_variable(tmp_path: Path) -> None:
-    def features(text: str, env: dict[str, str]) -> tuple[bool, bool]:
+def test_the_file_goes_before_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cases: list[tuple[str, dict[str, str], tuple[bool, bool]]] = [
+        ("", {}, (False, False)), ("", ON, (True, True)), ("[features]\nprompt_caching = false\n", ON, (False, True)),
+        ("", {"PENSTOCK_FEATURES": " context_management , "}, (False, True)),
+        ("[features]\nstrict = true\n", ON, (True, True)),
+    ]  # fmt: skip
+    for text, env, wanted in cases:
         found = settings(text, env, tmp_path).features
-        return found.prompt_caching, found.context_management
-
-    assert features("", {}) == (False, False)
-    assert features("", ON) == (True, True)
-    assert features("[features]\nprompt_caching = false\n", ON) == (False, True)
-    assert features("", {"PENSTOCK_FEATURES": " context_management , "}) == (False, True)
-    assert features("[features]\nstrict = true\n", ON) == (True, True)
-
-
-def test_without_a_file_the_variable_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+        assert (found.prompt_caching, found.context_management) == wanted, text
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.chdir(empty)
     found = load_config(None, {**ON, "PENSTOCK_DATA": str(tmp_path)}).features
-    assert (found.prompt_caching, found.context_management) == (True, True)
-
-
-def test_a_misspelt_feature_is_said(tmp_path: Path) -> None:
+    assert (found.prompt_caching, found.context_management) == (True, True), "without a file"
     with pytest.raises(InputError, match=r"PENSTOCK_FEATURES: expected names of prompt_caching, .* found 'caching'"):
         load_config(None, {"PENSTOCK_FEATURES": "caching", "PENSTOCK_DATA": str(tmp_path)})

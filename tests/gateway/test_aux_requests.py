@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
-from penstock._gateway.journal import MAX_ANONYMOUS_ROWS, MAX_CALLER_ROWS, MAX_KINDS, MINUTE, JournalThrottle
-from penstock._store.journal import JournalEntry
-from penstock.events import Fault
 from penstock.testing import Reply
-from tests.gateway.test_faults import settled, until
-from tests.gateway.test_metrics import figure
-from tests.support.client_requests import get, post
+from tests.support.budget_requests import until_true
+from tests.support.client_requests import get, metric, post
+from tests.support.each_case import each
 from tests.support.gateway import gateway, hash_key
+from tests.support.journal_throttle import short_minutes, write_counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +24,7 @@ EMBED = {"model": "openai-chat/e", "input": ["a", "b"]}
 RANK = {"model": "openai-chat/r", "query": "q", "documents": ["a", "b"]}
 SAY = [{"role": "user", "content": "hi"}]
 KEYS = {"one": {"hash": hash_key("pk-one-000000"), "limits": {"requests": 2}}}
+MAX_ANONYMOUS_ROWS, MAX_CALLER_ROWS, MAX_KINDS = 3, 30, 64
 AUTH = {"authorization": "Bearer pk-one-000000"}
 
 
@@ -35,8 +34,8 @@ def both() -> Iterator[tuple[Running, Upstream]]:
         yield found
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "said"),
+@each(
+    "path, body, said",
     [
         ("/v1/embeddings", EMBED, {"operation": "embeddings", "provider": "openai-chat", "model": "e", "input": 7}),
         ("/v1/rerank", RANK, {"operation": "rerank", "provider": "openai-chat", "model": "r", "input": None}),
@@ -73,16 +72,16 @@ def test_a_call_leaves_a_row(both: tuple[Running, Upstream], path: str, body: An
     assert row.duration > 0
     assert row.bytes_out > 0
     assert (row.estimate is None) is (said["operation"] != "count")
-    assert running.app.services.limits.open == 0
+    running.settle()
 
 
 def test_calls_are_counted_apart_from_turns(both: tuple[Running, Upstream]) -> None:
     running, _ = both
     post(f"{running.url}/v1/embeddings", json={**EMBED, "model": "openai-chat/counted"})
-    page = get(f"{running.url}/metrics", headers=AUTH).content
-    assert figure(page, "penstock_calls_total", operation="embeddings", model="counted", status="finish") == 1
-    assert figure(page, "penstock_tokens_total", model="counted", kind="input") == 7
-    assert figure(page, "penstock_turns_total", model="counted") == 0
+    url = running.url
+    assert metric(url, "calls_total", operation="embeddings", model="counted", status="finish") == 1
+    assert metric(url, "tokens_total", model="counted", kind="input") == 7
+    assert metric(url, "turns_total", model="counted") == 0
     paid = [row for row in running.rows() if row.operation != "count"]
     assert get(f"{running.url}/vscode/usage").json()["today"]["requests"] == len(paid)
 
@@ -98,9 +97,9 @@ def test_calls_that_fail_or_are_left_have_a_row_too() -> None:
         assert post(f"{running.url}/v1/embeddings", json={"model": "openai-chat/e"}).status_code == 400
         assert (running.rows()[0].http, running.rows()[0].fault) == (400, "invalid")
         up.script(Reply.body({}).delayed(20))
-        with pytest.raises(Exception, match="timed out"):
-            __import__("httpx").post(f"{running.url}/v1/rerank", json=RANK, timeout=0.3, trust_env=False)
-        until(running, lambda: settled(running) and running.app.services.limits.open == 0)
+        with pytest.raises(httpx.TimeoutException):
+            httpx.post(f"{running.url}/v1/rerank", json=RANK, timeout=0.3, trust_env=False)
+        running.settle()
         row = running.rows()[0]
         assert (row.operation, row.status, row.http, row.fault) == ("rerank", "cancelled", 499, "cancelled")
 
@@ -110,7 +109,7 @@ def test_whoever_is_not_let_in_is_in_the_journal() -> None:
         chat = {"model": "openai-chat/text", "messages": SAY}
         seen: list[tuple[int, str, str, str]] = []
         for headers, body in (
-            ({}, chat),
+            ({"x-api-key": "pk-one-of-nobody"}, chat),
             ({**AUTH, "origin": "https://elsewhere.example"}, chat),
             (AUTH, {**chat, "messages": [{"role": "user", "content": "x" * 2000}]}),
             (AUTH, {"model": "openai-chat/text"}),
@@ -125,9 +124,10 @@ def test_whoever_is_not_let_in_is_in_the_journal() -> None:
         ]  # fmt: skip
         assert post(f"{running.url}/v1/embeddings", json=EMBED).status_code == 401
         assert (running.rows()[0].route, running.rows()[0].http) == ("/v1/embeddings", 401)
-        page = get(f"{running.url}/metrics", headers=AUTH).content
-        assert figure(page, "penstock_refused_total", status="401", reason="invalid_api_key") == 2
-        assert figure(page, "penstock_refused_total", status="413") == 1
+        assert metric(running.url, "refused_total", headers=AUTH, status="401", reason="invalid_api_key") == 2
+        assert metric(running.url, "refused_total", headers=AUTH, status="413") == 1
+        assert (running.rows()[0].key, running.rows()[0].tenant, running.rows()[0].asked) == ("", "", "")
+        assert "pk-one" not in repr(running.rows())
         assert up.requests == []
 
 
@@ -138,68 +138,40 @@ def test_a_flood_of_refusals_is_a_handful_of_rows() -> None:
             post(f"{running.url}/v1/chat/completions", json=chat)
         for _ in range(MAX_CALLER_ROWS + 9):
             post(f"{running.url}/v1/chat/completions", json=chat, headers=AUTH)
-        page = get(f"{running.url}/metrics", headers=AUTH).content
-        assert figure(page, "penstock_refused_total", status="401") == 20
-        assert figure(page, "penstock_refused_total", status="429") == MAX_CALLER_ROWS + 7
+        assert metric(running.url, "refused_total", headers=AUTH, status="401") == 20
+        assert metric(running.url, "refused_total", headers=AUTH, status="429") == MAX_CALLER_ROWS + 7
         assert len(running.rows()) == MAX_ANONYMOUS_ROWS + 2 + MAX_CALLER_ROWS
-        services = running.app.services
-        running.call(_flush(services.telemetry.throttle))
+        write_counts(running)
         rows = running.rows()
-        assert services.journal.rows is not None
-        assert services.journal.rows.total().refused == 20 + MAX_CALLER_ROWS + 7
         assert sorted((row.http, row.times) for row in rows if row.times > 1) == [(401, 17), (429, 7)]
+        assert sum(row.times for row in rows if row.status == "refused") == 20 + MAX_CALLER_ROWS + 7
 
 
-async def _flush(sparing: JournalThrottle) -> None:
-    sparing.flush()
-
-
-def test_minutes_and_sorts() -> None:
-    """Every minute begins anew; sorts beyond a number are counted together; nothing is forgotten."""
-
-    async def run() -> list[JournalEntry]:
-        written: list[JournalEntry] = []
-        now = [0.0]
-        sparing = JournalThrottle(written.append, lambda: now[0])
-        for key in range(MAX_KINDS * 2):
+def test_every_minute_begins_anew() -> None:
+    chat = {"model": "openai-chat/text", "messages": SAY}
+    with gateway(keys=KEYS) as (running, _):
+        for minute in (1, 2):
             for _ in range(MAX_ANONYMOUS_ROWS + 2):
-                sparing.write_row(JournalEntry(time=0, http=key, fault="auth"))
-        assert len(written) == MAX_KINDS * MAX_ANONYMOUS_ROWS
-        now[0] = MINUTE
-        sparing.write_row(JournalEntry(time=0, http=0, fault="auth"))
-        sparing.flush()
-        assert sparing._timer is None
-        return written
-
-    written = asyncio.run(run())
-    assert sum(row.times for row in written) == MAX_KINDS * 2 * (MAX_ANONYMOUS_ROWS + 2) + 1
-    assert len(written) <= MAX_KINDS * (MAX_ANONYMOUS_ROWS + 1) + 2
+                post(f"{running.url}/v1/chat/completions", json=chat)
+            write_counts(running, later=61.0)
+            assert [row.times for row in running.rows()] == [2, *[1] * MAX_ANONYMOUS_ROWS] * minute
 
 
-def test_what_was_only_counted_is_written_by_the_clock() -> None:
-    async def run() -> list[JournalEntry]:
-        from penstock._gateway import journal as room
-
-        written: list[JournalEntry] = []
-        made = JournalThrottle(written.append)
-        kept, room.MINUTE = room.MINUTE, 0.01
-        try:
-            for _ in range(MAX_ANONYMOUS_ROWS + 1):
-                made.write_row(JournalEntry(time=0, fault="auth"))
-            while len(written) == MAX_ANONYMOUS_ROWS:  # noqa: ASYNC110 — it is a list
-                await asyncio.sleep(0.002)
-        finally:
-            room.MINUTE = kept
-        return written
-
-    assert [row.times for row in asyncio.run(run())] == [1] * (MAX_ANONYMOUS_ROWS + 1)
+def test_what_was_only_counted_is_written_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    short_minutes(monkeypatch)
+    with gateway(keys=KEYS) as (running, _):
+        for _ in range(MAX_ANONYMOUS_ROWS + 2):
+            post(f"{running.url}/v1/embeddings", json=EMBED)
+        until_true(lambda: sum(row.times for row in running.rows()) == MAX_ANONYMOUS_ROWS + 2)
 
 
-def test_a_row_of_somebody_unknown_says_nothing_of_him() -> None:
-    from penstock._gateway.endpoints import IncomingRequest
-    from penstock._gateway.journal import refused_row
-
-    visit = IncomingRequest({"method": "POST", "path": "/v1/messages", "headers": [(b"x-api-key", b"sk-secret-000")]})
-    row = refused_row(visit, "anthropic", 401, Fault("auth", "no gateway key was sent"), ())
-    assert (row.key, row.tenant, row.asked) == ("", "", "")
-    assert "sk-secret" not in repr(row)
+def test_kinds_of_refusals_beyond_a_number_are_counted_together() -> None:
+    keys = {f"k{number}": {"hash": hash_key(f"pk-{number}-000000")} for number in range(MAX_KINDS + 6)}
+    with gateway(keys=keys) as (running, _), httpx.Client(base_url=running.url, trust_env=False) as http:
+        for number in range(len(keys)):
+            for _ in range(2):
+                reply = http.post("/v1/chat/completions", content=b"{", headers={"x-api-key": f"pk-{number}-000000"})
+                assert reply.status_code == 400
+        write_counts(running)
+        # the last kind that is told apart is that of all others
+        assert [row.times for row in running.rows()] == [12, *[1] * 2 * MAX_KINDS]

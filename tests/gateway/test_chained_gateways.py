@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.gateway import App, Config, GatewayConfig
+from penstock.gateway import App
 from tests.gateway.test_responses import ROWS, TOOL, get_response, streamed
-from tests.support.gateway import Running
+from tests.support.each_case import each
+from tests.support.gateway import Running, read_config
 from tests.support.openresponses import asking, check_life_of_call, fits, lawful, socket
 
 if TYPE_CHECKING:
@@ -30,22 +31,20 @@ USER = {"type": "message", "role": "user", "content": "Say hello."}
 CLOSED = "response.completed"
 
 
-def make_app(engine: Config) -> App:
-    """A gateway that keeps everything in memory."""
-    journal, state = {"path": "memory"}, {"path": "memory"}
-    return App(GatewayConfig(engine=engine, serve={"pace": 0.0}, journal=journal, state=state), env={})
+def run(**tables: Any) -> Running:
+    memory = {"journal": {"path": "memory"}, "state": {"path": "memory"}, "serve": {"pace": 0.0}}
+    return Running(App(read_config(**memory, **tables), env={}))
 
 
 @pytest.fixture(scope="module")
 def gateways() -> Iterator[tuple[Running, Running]]:
     """Gateway A, and gateway B behind it."""
-    names: dict[str, Any] = {name: f"replay/{name}" for name in SCRIPTS}
-    with Running(make_app(Config(aliases=names))) as second:
+    with run(aliases={name: f"replay/{name}" for name in SCRIPTS}) as second:
         accounts = {
             name: {"key": "sk-second", "models": SCRIPTS, **row, "base_url": row["base_url"].format(second.url)}
             for name, row in UPSTREAMS.items()
         }
-        with Running(make_app(Config(providers=accounts, retries=0))) as first:
+        with run(providers=accounts, retries=0) as first:
             yield first, second
 
 
@@ -60,9 +59,7 @@ def client(url: str) -> Iterator[httpx.Client]:
         yield made
 
 
-@pytest.mark.parametrize(
-    ("upstream", "protocol"), [("chat", "openai-chat"), ("messages", "anthropic"), ("gemini", "gemini")]
-)
+@each("upstream, protocol", [("chat", "openai-chat"), ("messages", "anthropic"), ("gemini", "gemini")])
 def test_the_second_gateway_is_asked(
     gateways: tuple[Running, Running], client: httpx.Client, upstream: str, protocol: str
 ) -> None:
@@ -73,7 +70,7 @@ def test_the_second_gateway_is_asked(
 
 
 @pytest.mark.parametrize("upstream", UPSTREAMS)
-@pytest.mark.parametrize("row", ROWS)
+@each("row", ROWS)
 def test_a_row_of_the_suite_holds(client: httpx.Client, upstream: str, row: str) -> None:
     """Whole and streamed, the response is complete and every event is within the schema."""
     body = {"model": f"{upstream}/text", **ROWS[row]}
@@ -83,7 +80,7 @@ def test_a_row_of_the_suite_holds(client: httpx.Client, upstream: str, row: str)
         assert text.startswith("{}" if row == "a-schema" else "A penstock is the pipe"), text
 
 
-@pytest.mark.parametrize("upstream", UPSTREAMS)
+@each("upstream", UPSTREAMS)
 def test_tool_calling(client: httpx.Client, upstream: str) -> None:
     """A call comes through with a lawful life of its item, and its result goes back."""
     body = {"model": f"{upstream}/tools", "input": "How high is the water?", "tools": [TOOL]}
@@ -98,7 +95,7 @@ def test_tool_calling(client: httpx.Client, upstream: str) -> None:
     check_life_of_call(stream)
 
 
-@pytest.mark.parametrize("upstream", UPSTREAMS)
+@each("upstream", UPSTREAMS)
 def test_compaction(url: str, client: httpx.Client, upstream: str) -> None:
     """The compacted conversation starts a new chain, over HTTP and over a WebSocket."""
     given = [USER, {"type": "message", "role": "assistant", "content": "Hello."}]
@@ -118,35 +115,26 @@ def test_compaction_needs_a_model(client: httpx.Client) -> None:
     assert client.post("/responses/compact", json={"input": "Hello."}).status_code == 400
 
 
-@pytest.mark.parametrize("upstream", UPSTREAMS)
-def test_a_socket_continues(url: str, upstream: str) -> None:
-    """Two turns on one connection, the second with the first one's id and only the new input."""
+@each("upstream", UPSTREAMS)
+def test_a_socket_continues_and_knows_what_was_said_on_it_alone(url: str, upstream: str) -> None:
+    """The next turn has the last one's id and only the new input; another connection has not, if nothing is stored."""
     body = {"model": f"{upstream}/text", "store": False}
-    with socket(url) as open_socket:
-        first = open_socket.get_response(**body, input=[USER])
-        again = open_socket.get_response(**body, input=[USER])
-        assert first["id"] != again["id"]
-        second = open_socket.get_response(**body, input=[USER], previous_response_id=again["id"])
-        assert second["status"] == "completed"
-
-
-@pytest.mark.parametrize("upstream", UPSTREAMS)
-def test_a_new_connection_does_not_know_what_was_not_stored(url: str, upstream: str) -> None:
-    body = {"model": f"{upstream}/text", "store": False, "input": [USER]}
     with socket(url) as one:
-        known = one.get_response(**body)["id"]
+        first = one.get_response(**body, input=[USER])
+        again = one.get_response(**body, input=[USER])
+        assert first["id"] != again["id"]
+        known = one.get_response(**body, input=[USER], previous_response_id=again["id"])["id"]
     with socket(url) as other:
-        assert other.error(**body, previous_response_id=known)["code"] == "previous_response_not_found"
-        assert other.get_response(**body)["status"] == "completed"
+        assert other.error(**body, input=[USER], previous_response_id=known)["code"] == "previous_response_not_found"
+        assert other.get_response(**body, input=[USER])["status"] == "completed"
 
 
-@pytest.mark.parametrize("upstream", UPSTREAMS)
+@each("upstream", UPSTREAMS)
 def test_a_failed_continuation_is_forgotten(url: str, upstream: str) -> None:
     body = {"model": f"{upstream}/text", "store": False}
     orphan = {"type": "function_call_output", "call_id": "call_nobody", "output": "?"}
-    with socket(url) as open_socket:
-        known = open_socket.get_response(**body, input=[USER])["id"]
-        failed = open_socket.turn(**body, input=[orphan], previous_response_id=known)
-        assert failed[-1]["type"] != CLOSED
-        again = open_socket.error(**body, input=[USER], previous_response_id=known)
+    with socket(url) as made:
+        known = made.get_response(**body, input=[USER])["id"]
+        assert made.turn(**body, input=[orphan], previous_response_id=known)[-1]["type"] != CLOSED
+        again = made.error(**body, input=[USER], previous_response_id=known)
         assert again["code"] == "previous_response_not_found"

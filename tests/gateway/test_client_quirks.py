@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock._gateway.routes import find_route
-from penstock._providers.registry import client
-from penstock.testing import Reply
+from penstock.testing import Reply, scripted
 from tests.oracles.sdk_matrix import SAID, THOUGHT
 from tests.support.client_requests import ask, get, post, read, told
-from tests.support.gateway import PROVIDERS, gateway
+from tests.support.each_case import each
+from tests.support.gateway import gateway
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,21 +29,23 @@ def base() -> Iterator[str]:
         yield running.url
 
 
-@pytest.mark.parametrize(
-    ("agent", "row"),
-    [
-        ("ai-sdk/openai/3.0.139 ai-sdk/provider-utils/4.0.65 runtime/node.js/24", "ai-sdk-openai"),
-        ("ai-sdk-openai/4.0.114 ai-sdk-provider-utils/5.0.79 node.js/24", "ai-sdk-openai"),
-        ("ai-sdk-openai-compatible/3.0.90 ai-sdk-provider-utils/5.0.79 node.js/24", "ai-sdk"),
-        ("ai-sdk-anthropic/4.0.102 ai-sdk-provider-utils/5.0.79 node.js/24", "ai-sdk-anthropic"),
-        ("ai-sdk-mistral/4.0.81 ai-sdk-provider-utils/5.0.76 node.js/24", "ai-sdk-mistral"),
-    ],
-)
-def test_every_version_of_the_ai_sdk_is_known(agent: str, row: str) -> None:
-    assert client({"User-Agent": agent}).name == row
+AI_SDK = {
+    "ai-sdk/openai/3.0.139 ai-sdk/provider-utils/4.0.65 runtime/node.js/24": "ai-sdk-openai",
+    "ai-sdk-openai/4.0.114 ai-sdk-provider-utils/5.0.79 node.js/24": "ai-sdk-openai",
+    "ai-sdk-openai-compatible/3.0.90 ai-sdk-provider-utils/5.0.79 node.js/24": "ai-sdk",
+    "ai-sdk-anthropic/4.0.102 ai-sdk-provider-utils/5.0.79 node.js/24": "ai-sdk-anthropic",
+    "ai-sdk-mistral/4.0.81 ai-sdk-provider-utils/5.0.76 node.js/24": "ai-sdk-mistral",
+}
 
 
-@pytest.mark.parametrize("provider", ["openai-chat", "anthropic"])  # the same protocol, and another
+def test_every_version_of_the_ai_sdk_is_known() -> None:
+    with gateway() as (running, _):
+        for agent, row in AI_SDK.items():
+            assert ask(running.url, "openai-chat", "replay/text", headers={"user-agent": agent}).status_code == 200
+            assert running.rows()[0].client == row
+
+
+@each("provider", ["openai-chat", "anthropic"])  # the same protocol, and another
 def test_mistrals_clients_find_thoughts_among_the_content(base: str, provider: str) -> None:
     whole = ask(base, "openai-chat", f"{provider}/reasoning", stream=False, headers=MISTRAL)
     thought, text = whole.json()["choices"][0]["message"]["content"]
@@ -70,10 +71,9 @@ def test_a_model_with_slashes_may_stand_where_gemini_has_models(base: str) -> No
     assert get(f"{base}/v1beta/models/quick:generateContent").status_code == 405
 
 
-def test_the_name_of_a_model_may_end_like_a_method() -> None:
-    way = find_route("GET", "/v1/models/ollama/llama:latest")
-    assert way.handler is not None
-    assert way.params["model"] == "ollama/llama:latest"
+def test_the_name_of_a_model_may_end_like_a_method(base: str) -> None:
+    reply = get(f"{base}/v1/models/ollama/llama:latest")
+    assert (reply.status_code, reply.json()["id"]) == (200, "ollama/llama:latest")
 
 
 # ── addresses and bodies as they come ─────────────────────────────────────────────────────────────
@@ -82,8 +82,8 @@ CHAT = {"model": "anthropic/text", "messages": [{"role": "user", "content": "hi"
 MESSAGES = {**CHAT, "max_tokens": 9}
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
+@each(
+    "path, body",
     [
         ("//v1/chat/completions", CHAT), ("/v1//chat/completions", CHAT), ("/openai/v1/chat/completions", CHAT),
         ("/api/v1/chat/completions", CHAT), ("/v1beta/openai/chat/completions", CHAT), ("/anthropic/v1/messages", MESSAGES),
@@ -98,13 +98,9 @@ def test_addresses_that_others_have(base: str, path: str, body: object) -> None:
     assert post(base + path, json=body).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "path", ["/elsewhere/v1/chat/completions", "/v1/threads/t/messages", "/openai/deployments/x", "//"]
-)
-def test_addresses_that_nobody_has(path: str) -> None:
-    found = find_route("POST", path)
-    assert found.endpoint is None
-    assert found.handler is None
+@each("path", ["/elsewhere/v1/chat/completions", "/v1/threads/t/messages", "/openai/deployments/x", "//"])
+def test_addresses_that_nobody_has(base: str, path: str) -> None:
+    assert post(base + path, json=CHAT).status_code in {404, 501}
 
 
 def test_bodies_may_come_packed_or_marked(base: str) -> None:
@@ -152,12 +148,15 @@ def magistral(seen: ReceivedRequest) -> Reply:
     return Reply.body(body, headers={"content-type": "text/event-stream"})
 
 
-@pytest.mark.parametrize("like", ["mistral", "databricks"])
-def test_clients_of_openai_get_text_from_providers_that_answer_with_lists(
-    like: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(PROVIDERS, "lists", {"like": like})
-    with gateway(magistral, env={"DATABRICKS_HOST": "http://unused.test"}) as (running, _):
+@each("like", ["mistral", "databricks"])
+def test_clients_of_openai_get_text_from_providers_that_answer_with_lists(like: str) -> None:
+    with (
+        scripted(magistral) as up,
+        gateway(
+            providers={"lists": {"like": like, "key": "sk-up-000000", "base_url": f"{up.url}/lists"}},
+            env={"DATABRICKS_HOST": "http://unused.test"},
+        ) as (running, _),
+    ):
         message = ask(running.url, "openai-chat", "lists/m", stream=False).json()["choices"][0]["message"]
         assert (message["content"], message["reasoning_content"]) == ("4", "Hm.")
         streamed = ask(running.url, "openai-chat", "lists/m")

@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Union, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any
 
 import httpx
-import msgspec
 import pytest
-from hypothesis import given
+import tomlkit
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import penstock
-from penstock._gateway.config import ConfigFile
-from penstock._gateway.config_trust import (
-    ANY,
-    HARMLESS,
-    TrustStore,
-    check_trust,
-    is_harmless,
-    sensitive_settings,
-)
-from penstock._gateway.lifecycle import Reloader
-from penstock._http.request_options import RequestOptions
 from penstock.errors import InputError
-from penstock.gateway import GatewayConfig, load_config
+from penstock.gateway import load_config
 from tests.cli.command_runner import environment, inside
 from tests.support import process
+from tests.support.each_case import each
+from tests.support.openresponses import until
+from tests.support.paths import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+ANY = "*"  # a name that the user chooses
+SCHEMA = json.loads((PROJECT / "docs" / "penstock.schema.json").read_bytes())
+IN_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 EVIL = '[providers.openai]\nbase_url = "http://127.0.0.1:9/v1"\n'
 GOOD = "[aliases]\nfast = ['replay/text']\n[serve]\nport = 0\npace = 0.0\n[features]\nprompt_caching = true\n"
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="there are no links and modes of that kind there")
@@ -46,7 +40,7 @@ SENSITIVE = {
     "where a key, or a text, goes": (
         "providers.*.key", "providers.*.key_file", "providers.*.keys", "providers.*.env", "providers.*.base_url", "providers.*.like", "providers.*.settings.*",
         "providers.*.fields.*", "options.headers.*", "options.extra_body.*", "options.proxy", "options.no_proxy",
-        "options.ca_bundle", "options.client_certificate.cert", "options.client_certificate.key",
+        "options.ca_bundle", "options.client_certificate", "options.client_certificate.cert", "options.client_certificate.key",
         "options.client_certificate.passphrase", "options.verify_ssl", "options.key",
     ),
     "who may connect": (
@@ -77,89 +71,28 @@ SENSITIVE = {
 }  # fmt: skip
 
 
-def every_setting(type: Any = ConfigFile, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The place of every setting that the configuration's Structs know. A name that the user chooses is `*`."""
-    kinds = get_args(type) if get_origin(type) in {Union, UnionType} else (type,)
-    if before[-1:] == ("options",):  # plain values, which `RequestOptions` reads
-        kinds = (RequestOptions,)
-    for kind in kinds:
-        if get_origin(kind) is dict:
-            yield from every_setting(get_args(kind)[1], (*before, ANY))
-        elif hasattr(kind, "__struct_fields__"):
-            for field in msgspec.structs.fields(kind):
-                if field.name != "_explicit":  # what the file may not say
-                    yield from every_setting(field.type, (*before, field.encode_name))
-        elif kind is not NoneType:
-            yield before
+def every_setting(shape: Any = SCHEMA, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The place of every setting that the schema of the file knows."""
+    if "$ref" in shape:
+        shape = SCHEMA["$defs"][shape["$ref"].rpartition("/")[2]]
+    if shape.get("properties"):
+        for name, inner in shape["properties"].items():
+            yield from every_setting(inner, (*before, name))
+    elif isinstance(shape.get("additionalProperties"), dict):
+        yield from every_setting(shape["additionalProperties"], (*before, ANY))
+    elif "anyOf" in shape:
+        for inner in shape["anyOf"]:
+            yield from every_setting(inner, before)
+    elif shape.get("type") == "object":
+        yield (*before, ANY)
+    elif shape.get("type") != "null":
+        yield before
 
 
 EVERY = sorted(set(every_setting()))
-
-
-# ── the list ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_every_setting_is_either_harmless_or_known_to_be_sensitive() -> None:
-    """A new setting is refused, and this test asks what it decides."""
-    known = {tuple(path.split(".")) for paths in SENSITIVE.values() for path in paths}
-    known |= {(*("providers", ANY), *path) for path in known if path[0] == "options"}
-    for table in (("keys", ANY), ("teams", ANY), ("organisation",)):
-        known |= {(*table, "limits", *path[1:]) for path in HARMLESS if path[0] == "limits"}
-    assert set(EVERY) - HARMLESS - known == set()
-    assert not known & HARMLESS
-    assert set(EVERY) >= HARMLESS, "a harmless setting that does not exist"
-
-
-def test_a_setting_that_nobody_has_heard_of_is_sensitive() -> None:
-    for raw in ({"new": 1}, {"serve": {"new": 1}}, {"telemetry": {"endpoint": "x"}}, {"include": ["x"]},
-                {"serve": {"*": 1}}, {"*": 1}, {"serve": {"port": {"host": 1}}}, {"serve.port": 1}, {"features": 1},
-                {"aliases": {"a": {"b": 1}}}, {"providers": {"*": {"base_url": "x"}}}):  # fmt: skip
-        assert sensitive_settings(raw), raw
-
-
-def _value(path: tuple[str, ...], names: list[str]) -> dict[str, Any]:
-    """A table with this setting, under names that the user chose."""
-    made: Any = "value"
-    for number, name in reversed(list(enumerate(path))):
-        made = {names[number % len(names)] if name == ANY else name: made}
-    return dict(made)
-
-
-def _merged(one: dict[str, Any], two: dict[str, Any]) -> dict[str, Any]:
-    made = dict(one)
-    for name, value in two.items():
-        both = all(isinstance(side, dict) for side in (value, made.get(name)))
-        made[name] = _merged(made[name], value) if both else made.get(name, value)
-    return made
-
-
-NAMES = st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=4)
-PATHS = st.lists(st.sampled_from(EVERY), min_size=1, max_size=6)
-
-
-@given(PATHS, NAMES)
-def test_any_file_of_harmless_settings_is_accepted_and_any_other_is_not(
-    paths: list[tuple[str, ...]], names: list[str]
-) -> None:
-    raw: dict[str, Any] = {}
-    for path in paths:
-        raw = _merged(raw, _value(path, names))
-    wanted = sorted(path for path in _leaves(raw) if not is_harmless(path))
-    assert sorted(sensitive_settings(raw)) == wanted
-    if all(path in HARMLESS for path in paths):
-        assert wanted == []
-    if paths[0] not in HARMLESS:
-        assert wanted
-
-
-def _leaves(raw: Any, before: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    if isinstance(raw, dict):
-        rows = cast("dict[str, Any]", raw)
-        return [leaf for name, value in rows.items() for leaf in _leaves(value, (*before, name))]
-    return [before]
-
-
-# ── what is refused ───────────────────────────────────────────────────────────────────────────────
+KNOWN = {tuple(path.split(".")) for paths in SENSITIVE.values() for path in paths}
+KNOWN |= {("providers", ANY, *path) for path in KNOWN if path[0] == "options"}
+KNOWN |= {path for path in EVERY if "limits" in path[1:]}
 
 
 @pytest.fixture
@@ -174,9 +107,94 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def refusal(**env: str) -> str:
+    """Why the file of this folder is not used."""
     with pytest.raises(InputError) as raised:
         load_config(None, {**os.environ, **env})
     return str(raised.value)
+
+
+def is_trusted(folder: Path, raw: dict[str, Any]) -> bool:
+    """Whether a file with these tables, which is only found, needs no trust. It may be wrong in another way."""
+    (folder / "penstock.toml").write_text(tomlkit.dumps(raw), encoding="utf-8")
+    try:
+        load_config(None, os.environ)
+    except InputError as error:
+        return "is not trusted" not in str(error)
+    return True
+
+
+# ── the list ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def table_with(path: tuple[str, ...], names: list[str]) -> dict[str, Any]:
+    """A table with this setting, under names that the user chose."""
+    made: Any = "value"
+    for number, name in reversed(list(enumerate(path))):
+        made = {names[number % len(names)] if name == ANY else name: made}
+    return dict(made)
+
+
+def merged(one: dict[str, Any], two: dict[str, Any]) -> dict[str, Any]:
+    made = dict(one)
+    for name, value in two.items():
+        both = all(isinstance(side, dict) for side in (value, made.get(name)))
+        made[name] = merged(made[name], value) if both else made.get(name, value)
+    return made
+
+
+def test_every_setting_is_either_harmless_or_known_to_be_sensitive(here: Path) -> None:
+    """A new setting is refused, and this test asks what it decides."""
+    assert {path for path in EVERY if not is_trusted(here, table_with(path, ["mine"]))} == KNOWN & set(EVERY)
+
+
+def test_a_setting_that_nobody_has_heard_of_is_sensitive(here: Path) -> None:
+    for raw in ({"new": 1}, {"serve": {"new": 1}}, {"telemetry": {"endpoint": "x"}}, {"include": ["x"]},
+                {"serve": {"*": 1}}, {"*": 1}, {"serve": {"port": {"host": 1}}}, {"serve.port": 1}, {"features": 1},
+                {"aliases": {"a": {"b": 1}}}, {"providers": {"*": {"base_url": "x"}}}):  # fmt: skip
+        assert not is_trusted(here, raw), raw
+
+
+@IN_FOLDER
+@given(
+    st.lists(st.sampled_from(EVERY), min_size=1, max_size=6),
+    st.lists(st.text("ab-_.* \"'é=#[", min_size=1, max_size=8), min_size=1, max_size=4),
+)
+def test_any_file_of_harmless_settings_is_accepted_and_any_other_is_not(
+    here: Path, paths: list[tuple[str, ...]], names: list[str]
+) -> None:
+    raw: dict[str, Any] = {}
+    for path in paths:
+        raw = merged(raw, table_with(path, names))
+    if not KNOWN & set(paths):
+        assert is_trusted(here, raw)
+    if paths[0] in KNOWN:
+        assert not is_trusted(here, raw)
+
+
+LINES = st.text("abc-_", min_size=1, max_size=5)
+VALUES = st.recursive(
+    st.integers() | st.sampled_from(["'x = 1'", '"a # b"', "'''\nx = 1\n'''", '"""\n[t]\n"""', "true"]),
+    lambda inner: st.lists(inner, max_size=3).map(lambda rows: "[\n" + ",\n".join(map(str, rows)) + "\n]"),
+    max_leaves=4,
+)
+
+
+@IN_FOLDER
+@given(st.dictionaries(LINES, st.dictionaries(LINES, VALUES, max_size=3), min_size=1, max_size=4))
+def test_every_setting_is_found_on_its_line(here: Path, tables: dict[str, dict[str, object]]) -> None:
+    text, told = "", []
+    for table, rows in tables.items():
+        text += f"[{table}] # a comment = 1\n"
+        for name, value in rows.items():
+            told.append(f"line {text.count(chr(10)) + 1}: {table}.{name}")
+            text += f"{name} = {value}\n"
+    (here / "penstock.toml").write_text(text)
+    if told:
+        shown = "; ".join(told[:8]) + (f", and {len(told) - 8} more" if len(told) > 8 else "")
+        assert f"({shown})" in refusal()
+
+
+# ── what is refused ───────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_file_that_was_found_may_not_say_where_a_key_goes(here: Path) -> None:
@@ -200,7 +218,7 @@ def test_a_file_of_harmless_settings_needs_no_trust(here: Path) -> None:
     assert (found.engine.aliases, found.features.prompt_caching) == ({"fast": ["replay/text"]}, True)
 
 
-@pytest.mark.parametrize("text", ["[serve]\nprot = 1\n", "[access]\nhost = 1\n", "x = 1\n"])
+@each("text", ["[serve]\nprot = 1\n", "[access]\nhost = 1\n", "x = 1\n"])
 def test_a_mistake_in_a_file_that_was_found_asks_for_trust_first(here: Path, text: str) -> None:
     (here / "penstock.toml").write_text(text)
     assert "is not trusted" in refusal()
@@ -302,75 +320,53 @@ def test_a_damaged_list_trusts_nothing(here: Path, tmp_path: Path) -> None:
         assert "trusted.json" in refusal()
 
 
-def test_the_bytes_that_were_parsed_are_those_that_are_trusted(tmp_path: Path) -> None:
+def test_the_bytes_that_were_parsed_are_those_that_are_trusted(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that changes between two reads gains nothing: it is read once."""
-    store = TrustStore(tmp_path)
-    path = tmp_path / "penstock.toml"
-    path.write_text(EVIL)
-    store.add(path, EVIL.encode())
-    path.write_text(EVIL.replace("127.0.0.1", "evil.example"))
-    check_trust({"serve": {"host": "x"}}, EVIL.encode(), path, store)
-    with pytest.raises(InputError):
-        check_trust({"serve": {"host": "x"}}, path.read_bytes(), path, store)
+    (here / "penstock.toml").write_text(EVIL)
+    trust()
+    contents = [EVIL.replace("127.0.0.1", "evil.example").encode(), EVIL.encode()]
+    read = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: contents.pop() if path.name == "penstock.toml" else read(path))
+    assert load_config(None, os.environ).engine.providers["openai"].base_url == "http://127.0.0.1:9/v1"
+    contents += [EVIL.encode(), EVIL.replace("127.0.0.1", "evil.example").encode()]
+    assert "is not trusted" in refusal()
 
 
-def test_files_that_are_trusted_at_once_are_all_kept(tmp_path: Path) -> None:
-    threads = [
-        threading.Thread(target=TrustStore(tmp_path).add, args=(tmp_path / f"{number}.toml", b"x"))
-        for number in range(12)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(TrustStore(tmp_path).read()) == 12
+def test_files_that_are_trusted_at_once_are_all_kept(here: Path) -> None:
+    folders = [here / str(number) for number in range(4)]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "penstock.toml").write_text(EVIL)
+    started = [subprocess.Popen([sys.executable, "-m", "penstock", "trust", str(folder)], env=environment(),
+                                stderr=subprocess.DEVNULL) for folder in folders]  # fmt: skip
+    assert [one.wait(60) for one in started] == [0] * len(folders)
+    assert len(trust("--list").stdout.splitlines()) == len(folders)
 
 
 # ── whoever reads it ──────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("words", [["serve", "--check"], ["keys", "list"], ["usage"]], ids=lambda words: words[0])
-def test_every_command_that_finds_the_file_asks_for_trust(here: Path, words: list[str]) -> None:
+def test_every_command_that_finds_the_file_asks_for_trust(here: Path) -> None:
     (here / "penstock.toml").write_text(EVIL)
-    done = run(*words)
-    assert done.returncode == 2
-    assert b"is not trusted" in done.stderr
-    assert done.stderr.count(b"\n") == 1
-    trust()
-    assert b"is not trusted" not in run(*words).stderr
+    for words in (["serve", "--check"], ["keys", "list"], ["usage"]):
+        done = run(*words)
+        assert (done.returncode, b"is not trusted" in done.stderr, done.stderr.count(b"\n")) == (2, True, 1), words
+        trust()
+        assert b"is not trusted" not in run(*words).stderr, words
+        trust("--remove")
 
 
-@pytest.mark.parametrize(
-    "words",
-    [["doctor"], ["models"], ["providers"], ["chat", "planted/m", "hi"], ["tokens", "--model", "m"]],
-    ids=lambda words: words[0],
-)
-def test_every_command_that_looks_for_it_asks_for_trust(here: Path, words: list[str]) -> None:
+def test_every_command_that_looks_for_it_asks_for_trust(here: Path) -> None:
     (here / "penstock.toml").write_text('[providers.planted]\nbase_url = "http://127.0.0.1:9/v1"\n')
-    done = run(*words)
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert b"is not trusted" in done.stderr
+    for words in (["doctor"], ["models"], ["providers"], ["chat", "planted/m", "hi"], ["tokens", "--model", "m"]):
+        done = run(*words)
+        assert (done.returncode, done.stdout, b"is not trusted" in done.stderr) == (2, b"", True), words
 
 
 def test_a_client_of_the_library_does_not_look_for_it(here: Path) -> None:
     (here / "penstock.toml").write_text('[providers.planted]\nbase_url = "http://127.0.0.1:9/v1"\n')
     with penstock.SyncClient() as client, pytest.raises(InputError, match="planted"):
         client.chat("planted/model", "Hi.")
-
-
-def test_a_trusted_file_that_changes_is_not_reloaded(here: Path, caplog: pytest.LogCaptureFixture) -> None:
-    file = here / "penstock.toml"
-    file.write_text(EVIL)
-    trust()
-    applied: list[GatewayConfig] = []
-    reloader = Reloader(None, os.environ, applied.append)
-    assert reloader.reload()
-    file.write_text(EVIL + "[access]\nanonymous = true\n")
-    assert not reloader.reload()
-    assert "is not trusted" in caplog.text
-    trust()
-    assert reloader.reload()
-    assert [config.access.anonymous for config in applied] == [False, True]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGHUP there")
@@ -401,6 +397,9 @@ def test_a_gateway_in_a_folder_with_such_a_file(tmp_path: Path) -> None:
             assert line
         assert b"is not trusted" in line
         assert httpx.post(f"{base}/v1/chat/completions", json=body).status_code == 200
+        assert inside("trust", str(file), PENSTOCK_DATA=str(tmp_path / "data")).returncode == 0
+        running.send_signal(signal.SIGHUP)
+        until(lambda: httpx.post(f"{base}/v1/chat/completions", json={**body, "model": "other"}).status_code == 200)
     finally:
         running.terminate()
         running.wait(process.LIMIT)

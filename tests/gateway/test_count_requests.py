@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock._gateway.token_estimators import SMALL_BODY, TokenEstimators
-from penstock.gateway import GatewayConfig
 from penstock.testing import Reply
 from tests.support.client_requests import post
+from tests.support.each_case import each
+from tests.support.estimates import hold_large_counts
 from tests.support.gateway import gateway, hash_key
+from tests.support.openresponses import until
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from penstock.tokens import HybridTokenEstimator
-
+    from collections.abc import Iterator
 
 MODEL = "openai-chat/text"
 SAID = {"role": "user", "content": "Low water at noon."}
 
 
 @pytest.fixture(scope="module")
-def url() -> Any:
+def url() -> Iterator[str]:
     with gateway() as (running, _):
         yield running.url
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "said"),
+@each(
+    "path, body, said",
     [
         ("/vscode/count", {"model": MODEL, "items": 5}, "items: expected a list, found a number"),
         ("/vscode/count", {"model": MODEL, "items": {}}, "items: expected a list, found an object"),
@@ -42,7 +39,6 @@ def url() -> Any:
         (f"/v1beta/models/{MODEL}:countTokens", {"generateContentRequest": 5}, "generateContentRequest: expected an"),
         ("/v1/responses/input_tokens", {"model": MODEL, "input": None}, "input: expected a text or a list, found null"),
     ],
-    ids=str,
 )
 def test_what_cannot_be_counted_is_refused_with_its_place(url: str, path: str, body: Any, said: str) -> None:
     reply = post(url + path, json=body)
@@ -50,9 +46,9 @@ def test_what_cannot_be_counted_is_refused_with_its_place(url: str, path: str, b
     assert said in reply.text
 
 
-@pytest.mark.parametrize("fields", [{"items": ["a"]}, {"messages": [{"role": 1, "content": "a"}]}], ids=str)
+@each("fields", [{"items": ["a"]}, {"messages": [{"role": 1, "content": "a"}]}])
 def test_a_key_counts_only_for_its_models(fields: dict[str, Any]) -> None:
-    keys = {"one": {"hash": hash_key("pk-one-000000"), "models": ("anthropic/*",)}}
+    keys = {"one": {"hash": hash_key("pk-one-000000"), "models": ["anthropic/*"]}}
     with gateway(keys=keys) as (running, _):
         for model, status in ((MODEL, 403), ("anthropic/text", 200)):
             body = {"model": model, **fields}
@@ -60,56 +56,47 @@ def test_a_key_counts_only_for_its_models(fields: dict[str, Any]) -> None:
             assert reply.status_code == status
 
 
-@pytest.mark.parametrize(
-    ("said", "method"),
-    [
-        (b'{"input_tokens": 42}', "actual"), (b'{"input_tokens": 9007199254740991}', "actual"),
-        (b'{"input_tokens": -5}', "estimated"), (b'{"input_tokens": 0}', "estimated"),
-        (b'{"input_tokens": 100000000000000000000}', "estimated"), (b'{"input_tokens": 9007199254740992}', "estimated"),
-        (b'{"input_tokens": "many"}', "estimated"), (b'{"input_tokens": 1.5}', "estimated"), (b"[]", "estimated"),
-        (b"<html>", "estimated"), (b'{"input_tokens": 4', "estimated"), (b"", "estimated"), (b"\xff", "estimated"),
-        (b"[" * 5000, "estimated"),
-    ],
-)  # fmt: skip
-def test_a_providers_count_that_cannot_be_right_is_not_used(said: bytes, method: str) -> None:
-    with gateway(Reply.body(said)) as (running, _):
-        body = {"model": "anthropic/text", "messages": [SAID], "max_tokens": 9}
-        reply = post(f"{running.url}/v1/messages/count_tokens", json=body)
-        assert (reply.status_code, reply.headers["x-penstock-tokens-method"]) == (200, method)
-        if method == "estimated":
-            assert 5 < reply.json()["input_tokens"] < 50
+COUNTS: dict[bytes, str] = {
+    b'{"input_tokens": 42}': "actual", b'{"input_tokens": 9007199254740991}': "actual",
+    **dict.fromkeys((
+        b'{"input_tokens": -5}', b'{"input_tokens": 0}', b'{"input_tokens": 100000000000000000000}',
+        b'{"input_tokens": 9007199254740992}', b'{"input_tokens": "many"}', b'{"input_tokens": 1.5}', b"[]",
+        b"<html>", b'{"input_tokens": 4', b"", b"\xff", b"[" * 5000,
+    ), "estimated"),
+}  # fmt: skip
+
+
+def test_a_providers_count_that_cannot_be_right_is_not_used() -> None:
+    body = {"model": "anthropic/text", "messages": [SAID], "max_tokens": 9}
+    with gateway() as (running, up):
+        for said, method in COUNTS.items():
+            up.script(Reply.body(said))
+            reply = post(f"{running.url}/v1/messages/count_tokens", json=body)
+            assert (reply.status_code, reply.headers["x-penstock-tokens-method"]) == (200, method), said
+            if method == "estimated":
+                assert 5 < reply.json()["input_tokens"] < 50
 
 
 # ── whose count waits for whose ───────────────────────────────────────────────────────────────────
 
 
-def test_small_counts_do_not_wait_for_large_ones_and_tenants_take_turns(tmp_path: Path) -> None:
-    estimators = TokenEstimators(GatewayConfig(data=tmp_path))
+def test_small_counts_do_not_wait_for_large_ones_and_tenants_take_turns() -> None:
     gate = threading.Event()
-    done: list[str] = []
+    keys = {name: {"hash": hash_key(f"pk-{name}-000000")} for name in "abc"}
+    with gateway(keys=keys) as (running, _):
+        asked, made = hold_large_counts(running, gate)
 
-    def counting(name: str) -> Any:
-        def count(estimator: HybridTokenEstimator) -> int:
-            assert name == "small" or gate.wait(20)
-            done.append(name)
-            return estimator.estimate_text(name).tokens
+        def count(name: str, words: int) -> int:
+            body = {"model": MODEL, "messages": [{"role": "user", "content": "tide " * words}]}
+            headers = {"x-api-key": f"pk-{name}-000000"}
+            return post(f"{running.url}/v1/messages/count_tokens", json=body, headers=headers).status_code
 
-        return count
-
-    async def count_all() -> None:
-        large = [
-            asyncio.create_task(estimators.run(tenant, counting(f"{tenant}{number}"), SMALL_BODY + 1))
-            for tenant, number in (("a", 1), ("a", 2), ("a", 3), ("b", 1))
-        ]
-        await asyncio.sleep(0)
-        async with asyncio.timeout(10):
-            assert await estimators.run("c", counting("small"), SMALL_BODY) > 0
+        large = [threading.Thread(target=count, args=(name, 20_000)) for name in "aaab"]
+        for place, thread in enumerate(large, 1):
+            thread.start()
+            until(lambda place=place: len(asked) == place)
+        assert count("c", 3) == 200
         gate.set()
-        await asyncio.gather(*large)
-
-    try:
-        asyncio.run(count_all())
-    finally:
-        gate.set()
-        estimators.close()
-    assert done == ["small", "a1", "b1", "a2", "a3"]
+        for thread in large:
+            thread.join(30)
+    assert made == ["c", "a", "b", "a", "a"]

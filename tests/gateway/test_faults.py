@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import pytest
 from penstock import events as ev
 from penstock.testing import Reply, encode_events, play
 from tests.support.client_requests import CALLING, ask, read
-from tests.support.gateway import SERVERS, gateway
+from tests.support.gateway import gateway, settled, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,49 +18,29 @@ if TYPE_CHECKING:
     from penstock.testing import Upstream
     from tests.support.gateway import Running
 
+__all__ = ["settled", "until"]
 UPSTREAMS = ("openai-chat", "anthropic", "responses")
 SCRIPT = play("tools", id="one", model="m", created=7)
 # Gemini says UNAVAILABLE of a network that broke, which is read as overloaded.
 BROKEN = frozenset({"network", "truncated", "server", "other", "timeout", "malformed", "overloaded"})
 
 
+# Our own server, and any other, which has only ASGI's ways.
+SERVERS = [pytest.param(False, id="own"), pytest.param(True, id="plain", marks=pytest.mark.nightly)]
+
+
 @pytest.fixture(scope="module", params=SERVERS)
-def both(request: pytest.FixtureRequest) -> Iterator[tuple[Running, Upstream]]:
+def made(request: pytest.FixtureRequest) -> Iterator[tuple[Running, Upstream]]:
     quick = {"timeouts": {"first_byte": 0.15, "between_bytes": 0.15}}
     with gateway(Reply.no_response(), options=quick, plain=request.param) as found:
         yield found
 
 
-def tasks(running: Running) -> int:
-    async def count() -> int:
-        return len(asyncio.all_tasks())
-
-    return int(running.call(count()))
-
-
-def settled(running: Running) -> bool:
-    """Nothing of a turn is left: no place taken, no stream counted, no connection held."""
-    services = running.app.services
-    engine: Any = services.upstream.router.engines.by_name.get("native")
-    held = (
-        len(engine._http._direct._open)
-        - engine._http._direct.idle
-        + sum(len(one.connector._acquired) for one in engine._http._sessions.values())
-        if engine
-        else 0
-    )
-    return services.limits.open == 0 and services.metrics.open_streams == 0 and held == 0
-
-
-def until(running: Running, check: Any) -> None:
-    """Wait for something to be so, in the gateway's own loop, for as long as a test may take."""
-
-    async def wait() -> None:
-        async with asyncio.timeout(10):
-            while not check():  # noqa: ASYNC110 — what is waited for is in another thread, and tells nobody
-                await asyncio.sleep(0.002)
-
-    running.call(wait())
+@pytest.fixture
+def both(made: tuple[Running, Upstream]) -> tuple[Running, Upstream]:
+    """The gateway, which knows nothing of faults before this test, and its upstream."""
+    made[0].close_circuits()
+    return made
 
 
 def ended(client: str, reply: Any) -> str:
@@ -74,26 +53,23 @@ def ended(client: str, reply: Any) -> str:
     return end.kind if isinstance(end, ev.Fault) else f"finish {end.reason}"
 
 
-@pytest.mark.parametrize("upstream", UPSTREAMS)
 @pytest.mark.parametrize("client", CALLING)
-def test_a_cut_at_every_frame(both: tuple[Running, Upstream], client: str, upstream: str) -> None:
+def test_a_cut_at_every_frame(both: tuple[Running, Upstream], client: str) -> None:
     running, up = both
-    whole = Reply.of(upstream, SCRIPT)
-    places = list(accumulate(len(chunk) for chunk in encode_events(upstream, SCRIPT)))[:-2]
-    before = tasks(running)
-    running.app.services.upstream.router.breakers._circuits.clear()
-    for place in (0, *places, places[-1] - 3):
-        up.script(whole.disconnect(after=place))
-        found = ended(client, ask(running.url, client, f"{upstream}/tools"))
-        assert found in BROKEN or found.startswith("status 50"), (place, found)
-        assert not found.startswith("finish"), (place, found)
-    until(running, lambda: settled(running) and tasks_of(running) <= before)
-    row = running.rows()[0]
-    assert (row.status, row.fault != "", row.protocol) == ("fault", True, client)
-
-
-def tasks_of(running: Running) -> int:
-    return len(asyncio.all_tasks(running.loop))
+    before, problems = running.tasks() + 1, []  # with the task that waits
+    for upstream in UPSTREAMS:
+        whole = Reply.of(upstream, SCRIPT)
+        places = list(accumulate(len(chunk) for chunk in encode_events(upstream, SCRIPT)))[:-2]
+        running.close_circuits()
+        for place in (0, *places, places[-1] - 3):
+            up.script(whole.disconnect(after=place))
+            found = ended(client, ask(running.url, client, f"{upstream}/tools"))
+            if found not in BROKEN and not found.startswith("status 50"):
+                problems.append((upstream, place, found))
+        until(running, lambda: settled(running) and running.tasks() <= before)
+        row = running.rows()[0]
+        assert (row.status, row.fault != "", row.protocol) == ("fault", True, client)
+    assert problems == []
 
 
 # What the vendor of a client sends in place of a status of Chat's; a bad gateway is known to Chat's clients alone.
@@ -103,51 +79,44 @@ VENDORS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+REFUSALS: dict[str, tuple[Reply, int, str]] = {
+    "429": (Reply.rate_limit("openai-chat", retry_after=7), 429, "rate-limit"),
+    "500": (Reply.error("openai-chat", 500), 500, "server"),
+    "529": (Reply.error("openai-chat", 529, kind="overloaded"), 529, "overloaded"),
+    "401": (Reply.error("openai-chat", 401), 401, "auth"),
+    "400": (Reply.error("openai-chat", 400, "context length exceeded", code="context_length_exceeded"), 400, "too-large"),
+    "html": (Reply.body(b"<html>bad gateway</html>", status=502), 502, "server"),
+    "nothing": (Reply.no_response(), 502, "network"),
+    "noise": (Reply.body(b"not what you think"), 502, "malformed"),
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("client", CALLING)
-@pytest.mark.parametrize(
-    ("reply", "status", "kind"),
-    [
-        (Reply.rate_limit("openai-chat", retry_after=7), 429, "rate-limit"),
-        (Reply.error("openai-chat", 500), 500, "server"),
-        (Reply.error("openai-chat", 529, kind="overloaded"), 529, "overloaded"),
-        (Reply.error("openai-chat", 401), 401, "auth"),
-        (
-            Reply.error("openai-chat", 400, "context length exceeded", code="context_length_exceeded"),
-            400,
-            "too-large",
-        ),
-        (Reply.body(b"<html>bad gateway</html>", status=502), 502, "server"),
-        (Reply.no_response(), 502, "network"),
-        (Reply.body(b"not what you think"), 502, "malformed"),
-    ],
-    ids=["429", "500", "529", "401", "400", "html", "nothing", "noise"],
-)
-def test_a_refusal_before_the_stream_has_its_status(
-    both: tuple[Running, Upstream], client: str, reply: Reply, status: int, kind: str, stream: bool
-) -> None:
+def test_a_refusal_before_the_stream_has_its_status(both: tuple[Running, Upstream], client: str) -> None:
     running, up = both
-    running.app.services.upstream.router.breakers._circuits.clear()
-    up.script(reply)
-    found = ask(running.url, client, "openai-chat/text", stream=stream)
-    if (client, kind, stream) == ("responses", "too-large", True):  # OpenAI tells it inside the stream
-        assert (found.status_code, ended(client, found)) == (200, kind)
-        assert (running.rows()[0].http, running.rows()[0].fault) == (200, kind)
-        return
-    status = VENDORS.get((client, kind), status)
-    assert found.status_code == status, found.text
-    assert found.headers["content-type"] == "application/json"
-    if status == 429:
-        assert found.headers["retry-after"] == "7"
-    row = running.rows()[0]
-    assert (row.http, row.status) == (status, "refused")
-    assert row.fault in {kind, "truncated", "server", "invalid"}
+    problems = []
+    for name, (reply, known, kind) in REFUSALS.items():
+        for stream in (True, False):
+            running.close_circuits()
+            up.script(reply)
+            found = ask(running.url, client, "openai-chat/text", stream=stream)
+            row = running.rows()[0]
+            if (client, kind, stream) == ("responses", "too-large", True):  # OpenAI tells it inside the stream
+                right = (found.status_code, ended(client, found), row.http, row.fault) == (200, kind, 200, kind)
+            else:
+                status = VENDORS.get((client, kind), known)
+                right = (found.status_code, found.headers["content-type"]) == (status, "application/json")
+                right = right and (status != 429 or found.headers["retry-after"] == "7")
+                right = right and (row.http, row.status) == (status, "refused")
+                right = right and row.fault in {kind, "truncated", "server", "invalid"}
+            if not right:
+                problems.append((name, stream, found.status_code, found.text, row.http, row.status, row.fault))
+    assert problems == []
 
 
 @pytest.mark.parametrize("client", ["openai-chat", "anthropic", "responses"])
 def test_a_stall_ends_in_the_dialect(both: tuple[Running, Upstream], client: str) -> None:
     running, up = both
-    running.app.services.upstream.router.breakers._circuits.clear()
     for upstream in ("openai-chat", "anthropic"):
         up.script(Reply.of(upstream, SCRIPT).stall(after=len(b"".join(encode_events(upstream, SCRIPT)[:4]))))
         assert ended(client, ask(running.url, client, f"{upstream}/tools")) in BROKEN
@@ -159,7 +128,6 @@ def test_a_stall_ends_in_the_dialect(both: tuple[Running, Upstream], client: str
 @pytest.mark.parametrize("client", CALLING)
 def test_garbage_costs_itself_and_not_the_stream(both: tuple[Running, Upstream], client: str) -> None:
     running, up = both
-    running.app.services.upstream.router.breakers._circuits.clear()
     frames = encode_events("anthropic", SCRIPT)
     up.script(Reply.of("anthropic", SCRIPT).garbage(after=len(b"".join(frames[:4])), noise=b"data: {]garbage\n\n"))
     assert ended(client, ask(running.url, client, "anthropic/tools")) == "finish calls"
@@ -168,7 +136,6 @@ def test_garbage_costs_itself_and_not_the_stream(both: tuple[Running, Upstream],
 @pytest.mark.parametrize("client", CALLING)
 def test_an_error_in_mid_stream_is_told_in_the_dialect(both: tuple[Running, Upstream], client: str) -> None:
     running, up = both
-    running.app.services.upstream.router.breakers._circuits.clear()
     for upstream in UPSTREAMS:
         up.script(Reply.of(upstream, play("error", id="one", model="m", created=7)))
         reply = ask(running.url, client, f"{upstream}/error")

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 
 from penstock import events as ev
 from penstock.testing import Reply
+from tests.support.client_requests import post
+from tests.support.each_case import each
 from tests.support.gateway import gateway
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import httpx
 
     from penstock.testing import ReceivedRequest, Upstream
     from tests.support.gateway import Running
@@ -64,11 +67,10 @@ def ask(made: tuple[Running, Upstream], protocol: str, model: str, body: str = "
     path, small = ENDPOINTS[protocol]
     data = body or json.dumps({"model": model, **small, **more})
     kind = {"content-type": "application/json"}
-    return httpx.post(made[0].url + path.format(model=model), content=data, headers=kind, timeout=30)
+    return post(made[0].url + path.format(model=model), content=data, headers=kind)
 
 
-@pytest.mark.parametrize("protocol", ENDPOINTS)
-@pytest.mark.parametrize("depth", [300, 1100, 50_000])
+@each("protocol, depth", [(protocol, depth) for protocol in ENDPOINTS for depth in (300, 1100, 50_000)])
 def test_a_deep_body_is_a_400_with_its_place(made: tuple[Running, Upstream], protocol: str, depth: int) -> None:
     _, small = ENDPOINTS[protocol]
     start = json.dumps({"model": "openai-chat/m", **small})[:-1]
@@ -77,7 +79,7 @@ def test_a_deep_body_is_a_400_with_its_place(made: tuple[Running, Upstream], pro
     assert "nests deeper than 256 levels at metadata.x" in got.text
 
 
-@pytest.mark.parametrize("upstream", ["openai-chat", "responses", "anthropic", "gemini", "bedrock", "cohere", "ollama"])
+@each("upstream", ["openai-chat", "responses", "anthropic", "gemini", "bedrock", "cohere", "ollama"])
 def test_a_conversation_with_deep_arguments_goes_on(made: tuple[Running, Upstream], upstream: str) -> None:
     """The model writes them, the client sends them back as it got them, and the provider gets all of them."""
     got = ask(made, "openai-chat", "openai-chat/call", tools=[{"type": "function", "function": {"name": "f"}}])
@@ -91,7 +93,7 @@ def test_a_conversation_with_deep_arguments_goes_on(made: tuple[Running, Upstrea
     assert DEEP in made[1].requests[-1].body.decode()
 
 
-@pytest.mark.parametrize("protocol", ["anthropic", "gemini", "ollama"])
+@each("protocol", ["anthropic", "gemini", "ollama"])
 def test_clients_whose_inputs_are_objects_may_send_them_back(made: tuple[Running, Upstream], protocol: str) -> None:
     got = ask(made, protocol, "openai-chat/call")
     assert got.status_code == 200, got.text[:300]
@@ -111,21 +113,20 @@ def test_clients_whose_inputs_are_objects_may_send_them_back(made: tuple[Running
     assert DEEP in made[1].requests[-1].body.decode()
 
 
-@pytest.mark.parametrize("protocol", ENDPOINTS)
+@each("protocol", ENDPOINTS)
 def test_a_provider_s_payload_that_is_too_deep_is_a_fault(made: tuple[Running, Upstream], protocol: str) -> None:
     got = ask(made, protocol, "openai-chat/frame")
     assert got.status_code == 502, got.text[:300]
     assert "deeper than 256 levels" in got.text
 
 
-def test_the_same_in_a_stream() -> None:
-    with gateway(answer) as made:
-        got = ask(made, "anthropic", "openai-chat/frame", stream=True)
+def test_the_same_in_a_stream(made: tuple[Running, Upstream]) -> None:
+    made[0].close_circuits()
+    got = ask(made, "anthropic", "openai-chat/frame", stream=True)
     assert "deeper than 256 levels" in got.text
     assert got.status_code == 502 or "event: error" in got.text
 
 
-def test_an_error_body_that_is_too_deep_keeps_its_status() -> None:
-    with gateway(answer) as made:
-        got = ask(made, "openai-chat", "openai-chat/refuse")
-    assert got.status_code == 400
+def test_an_error_body_that_is_too_deep_keeps_its_status(made: tuple[Running, Upstream]) -> None:
+    made[0].close_circuits()
+    assert ask(made, "openai-chat", "openai-chat/refuse").status_code == 400

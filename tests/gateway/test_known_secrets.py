@@ -1,59 +1,48 @@
-"""A secret that was replaced or removed stays one: turns in memory still hold it."""
+"""A secret that was replaced or removed stays one: what providers say may still repeat it."""
 
 from __future__ import annotations
 
-from penstock._gateway.known_secrets import MAX_FORMER, KnownSecrets
-from penstock._gateway.services import Services
-from penstock.gateway import GatewayConfig
+from typing import TYPE_CHECKING
+
+from penstock.testing import Reply, scripted
+from tests.support.asgi_gateway import AsgiGateway
+
+if TYPE_CHECKING:
+    from penstock.testing import ReceivedRequest
+
+MAX_FORMER = 100
 
 
-def test_former_secrets_follow_those_in_use() -> None:
-    current = ["first-key", "second-key"]
-    known = KnownSecrets({}, lambda: current)
-    assert known.values() == ("first-key", "second-key")
-    current[:] = ["third-key", "second-key"]
-    assert known.values() == ("first-key", "second-key"), "nothing said that there are others"
-    known.refresh()
-    assert known.values() == ("third-key", "second-key", "first-key")
-    current[:] = ["first-key"]
-    known.refresh()
-    assert known.values() == ("first-key", "third-key", "second-key"), "a secret that is used again is not former"
+def repeat(seen: ReceivedRequest) -> Reply:
+    return Reply.error("openai-chat", 400, f"no {seen.json['messages'][0]['content']}")
 
 
 def test_the_newest_former_secrets_are_kept() -> None:
-    current = [""]
-    known = KnownSecrets({}, lambda: current)
-    for number in range(MAX_FORMER + 50):
-        current[:] = [f"key-{number}"]
-        known.refresh()
-        known.values()
-    assert known.values() == tuple(f"key-{number}" for number in (MAX_FORMER + 49, *range(49, MAX_FORMER + 49)))
+    """One that is used again is not former."""
+    with scripted(repeat) as up:
+        lab = {"base_url": f"{up.url}/v1", "env": "MY_API_KEY"}
+        env = {"MY_API_KEY": "plain-words-0000"}
+        with AsgiGateway(env=env, providers={"lab": lab}) as made:
 
+            def noted(word: str) -> str:
+                body = {"model": "lab/m", "messages": [{"role": "user", "content": word}]}
+                assert made.status("/v1/chat/completions", body) == 400
+                return str(made.rows(1)[0].fault_message)
 
-def test_an_own_secret_is_always_in_use() -> None:
-    known = KnownSecrets({}, tuple)
-    assert known.values() == ()
-    known.add("token")
-    assert known.values() == ("token",)
-
-
-def test_secrets_are_read_while_they_are_listed() -> None:
-    """A key file that cannot be read is logged, and each line of the log is redacted."""
-    nested: list[tuple[str, ...]] = []
-
-    def list_current() -> list[str]:
-        nested.append(known.values())
-        return ["key"]
-
-    known = KnownSecrets({}, list_current)
-    assert known.values() == ("key",)
-    assert nested == [()]
-
-
-def test_a_changed_variable_stays_a_secret_after_a_reload() -> None:
-    env = {"MY_API_KEY": "a-first-value"}
-    services = Services(GatewayConfig(), env=env)
-    assert "a-first-value" in services.secrets
-    env["MY_API_KEY"] = "another-value"
-    services.reload(GatewayConfig())
-    assert {"a-first-value", "another-value"} <= set(services.secrets)
+            assert noted("plain-words-0000") == "no [secret]"
+            for number in range(1, MAX_FORMER + 6):
+                env["MY_API_KEY"] = f"plain-words-{number:04}"
+                made.reload(providers={"lab": lab})
+                assert noted("a word") == "no a word"
+            for number, said in (
+                (4, "no plain-words-0004"),
+                (5, "no [secret]"),
+                (60, "no [secret]"),
+                (105, "no [secret]"),
+            ):
+                assert noted(f"plain-words-{number:04}") == said
+            for word in ("plain-words-0005", "other-words-0", "other-words-1"):
+                env["MY_API_KEY"] = word
+                made.reload(providers={"lab": lab})
+                assert noted("plain-words-0005") == "no [secret]", "it was in use again, so others are older"
+            assert noted("plain-words-0006") == "no plain-words-0006"

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from penstock import events as ev
-from penstock._gateway import token_estimates
-from penstock._store.tokens import TokenStore
-from penstock.gateway import App, Config, GatewayConfig
+from penstock.gateway import App
 from penstock.request import Message, Text
 from penstock.testing import Reply, scripted
-from penstock.tokens import HybridTokenEstimator
+from penstock.tokens import HybridTokenEstimator, TokenStore
 from tests.support.client_requests import get, post
-from tests.support.gateway import Running, gateway, hash_key
+from tests.support.each_case import each
+from tests.support.estimates import estimate_every_turn, held_thread, learn, limit_queue
+from tests.support.gateway import Running, gateway, hash_key, read_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -98,8 +97,7 @@ class Asking:
         path, _, body = self._write(self._model, talk, self._stream)
         reply = post(self.running.url + path, json=body, headers=self._headers)
         assert reply.status_code == 200, reply.text
-        self.running.rows()
-        self.running.app.services.estimates.flush()
+        learn(self.running)
 
     def count(self, talk: Talk) -> tuple[int, str]:
         _, path, body = self._write(self._model, talk, False)
@@ -129,24 +127,24 @@ def near(tokens: int) -> Any:
     return pytest.approx(tokens, rel=0.01)
 
 
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize(
-    ("protocol", "upstream"),
+@each(
+    "protocol, upstream",
     [
         ("anthropic", "openai-chat"), ("anthropic", "responses"), ("gemini", "openai-chat"),
         ("responses", "openai-chat"), ("responses", "responses"), ("vscode", "openai-chat"), ("vscode", "anthropic"),
         ("vscode", "gemini"),
     ],
 )  # fmt: skip
-def test_the_next_prompt_is_counted_from_the_last_one(protocol: str, upstream: str, stream: bool) -> None:
+def test_the_next_prompt_is_counted_from_the_last_one(protocol: str, upstream: str) -> None:
     """Translated and passed through, streamed and not. An editor's count never asks the provider."""
     with gateway(replies()) as (running, _):
-        client = Asking(running, protocol, f"{upstream}/text", stream=stream)
-        before, method = client.count(TALK)
-        assert (method, before < 800) == ("estimated", True)
-        client.say(TALK)
-        assert client.count(TALK) == (1500, "actual")
-        assert client.count(LONGER) == (near(sum(USED) + client.count_tail(NEXT)), "hybrid")
+        for model, stream in (("text", True), ("other", False)):
+            client = Asking(running, protocol, f"{upstream}/{model}", stream=stream)
+            before, method = client.count(TALK)
+            assert (method, before < 800) == ("estimated", True)
+            client.say(TALK)
+            assert client.count(TALK) == (1500, "actual")
+            assert client.count(LONGER) == (near(sum(USED) + client.count_tail(NEXT)), "hybrid")
 
 
 def test_what_is_known_outlives_the_gateway(tmp_path: Path) -> None:
@@ -201,7 +199,7 @@ def test_a_provider_that_counts_is_asked() -> None:
 
 
 def test_a_learned_factor_is_in_every_count(tmp_path: Path) -> None:
-    """The reproduction of the finding: what the library has learned changes what the gateway counts and lists."""
+    """What the library has learned changes what the gateway counts and lists."""
     text = "The harbour master wrote down the height of the water every hour of the night."
     talk: Talk = [("user", text)]
     learned: dict[bool, tuple[Any, ...]] = {}
@@ -233,13 +231,11 @@ def test_a_learned_factor_is_in_every_count(tmp_path: Path) -> None:
 
 def test_turns_teach_the_factor_of_the_next_list(tmp_path: Path) -> None:
     with gateway(replies(), data=tmp_path) as (running, _):
-        services = running.app.services
-        services.estimates._interval = 0.0
+        estimate_every_turn(running)
         for number in range(5):
             Asking(running).say([("user", f"{number} {ASKED}")])
-        listed = {row["id"]: row["counting"] for row in get(f"{running.url}/vscode/models").json()["models"]}
-        assert listed["openai-chat/text"]["factor"] == running.rows()[0].factor > 1.2
-        assert listed["openai-chat/tools"]["factor"] == 1
+        assert factor(running, "openai-chat/text") == running.rows()[0].factor > 1.2
+        assert factor(running, "openai-chat/tools") == 1
 
 
 # ── what teaches nothing ──────────────────────────────────────────────────────────────────────────
@@ -250,7 +246,13 @@ SEARCH: list[ev.AnyEvent] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("why", ["off", "no usage", "a fault", "provider-run tools"])
+def factor(running: Running, model: str) -> Any:
+    """What the list of models says of counting: a factor of 1 if no turn has taught another."""
+    listed = {row["id"]: row["counting"] for row in get(f"{running.url}/vscode/models").json()["models"]}
+    return listed[model]["factor"]
+
+
+@each("why", ["off", "no usage", "a fault", "provider-run tools"])
 def test_turns_that_teach_nothing(why: str) -> None:
     reply: Any = replies()
     if why == "no usage":
@@ -260,16 +262,13 @@ def test_turns_that_teach_nothing(why: str) -> None:
     elif why == "provider-run tools":
         reply = Reply.of("anthropic", [ev.Start(id="1"), *SEARCH, ev.Usage(*USED), ev.Finish("stop")])
     model = "anthropic/text" if why == "provider-run tools" else "openai-chat/text"
-    features = {"estimates": why != "off"}
-    with gateway(reply, features=features) as (running, _):
+    with gateway(reply, features={"estimates": why != "off"}) as (running, _):
         client = Asking(running, "vscode", model)
-        services = running.app.services
-        path, _, body = client._write(model, TALK, True)
+        path, _, body = TALKING["vscode"](model, TALK, True)
         post(running.url + path, json=body)
-        running.rows()
-        services.estimates.flush()
+        learn(running)
         assert client.count(TALK)[1] == "estimated"
-        assert services.estimators.find("anonymous").factor("text", "openai-chat").turns == 0
+        assert factor(running, model) == 1
 
 
 def test_of_several_steps_the_last_one_counts() -> None:
@@ -284,7 +283,7 @@ def test_of_several_steps_the_last_one_counts() -> None:
         assert (row.input, row.output, row.estimate) == (2200, 80, None)  # an estimate of the prompt is not of the sum
         assert client.count(TALK) == (1500, "actual")
         assert client.count(LONGER) == (near(sum(USED) + client.count_tail(NEXT)), "hybrid")
-        assert running.app.services.estimators.find("anonymous").factor("tide", "mine").turns == 0
+        assert factor(running, "mine/tide") == 1
 
 
 @contextmanager
@@ -295,8 +294,8 @@ def facing(reply: Any, facts: dict[str, Any], **more: Any) -> Iterator[tuple[Run
     with scripted(reply) as up:
         row = {"base_url": f"{up.url}/v1", "models": {"tide": facts}, "like": "openai-compatible"}
         account = {**row, "fields": {"has": ["chat"]}, **more}
-        engine = Config.read({"providers": {"mine": account}, "retries": 0})
-        with Running(App(GatewayConfig(engine=engine, features=features, **memory), env={})) as running:
+        made = read_config(providers={"mine": account}, retries=0, features=features, **memory)
+        with Running(App(made, env={})) as running:
             yield running, up
 
 
@@ -317,39 +316,29 @@ def test_a_conversation_that_was_shortened_teaches_nothing() -> None:
 
 
 def test_a_full_queue_drops_turns_and_counts_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(token_estimates, "MAX_TURNS", 2)
-    gate, begun = threading.Event(), threading.Event()
+    limit_queue(monkeypatch, turns=2)
     with gateway(replies()) as (running, _):
-        estimates = running.app.services.estimates
-        learn = estimates._learn
-
-        def slow(turn: Any) -> None:
-            begun.set()
-            assert gate.wait(20)
-            learn(turn)
-
-        monkeypatch.setattr(estimates, "_learn", slow)
         client = Asking(running)
         talks: list[Talk] = [[("user", f"{number} {ASKED}")] for number in range(5)]
-        for talk in talks:
-            path, _, body = client._write("openai-chat/text", talk, True)
-            assert post(running.url + path, json=body).status_code == 200
-            running.rows()
-            assert begun.wait(10)  # the first is taken from the queue, the next two wait
-        assert client.count(talks[0])[1] == "estimated"  # a count does not wait for them
-        gate.set()
-        estimates.flush()
+        with held_thread(running, monkeypatch) as begun:
+            for talk in talks:
+                path, _, body = TALKING["anthropic"]("openai-chat/text", talk, True)
+                assert post(running.url + path, json=body).status_code == 200
+                running.rows()
+                assert begun.wait(10)  # the first is taken from the queue, the next two wait
+            assert client.count(talks[0])[1] == "estimated"  # a count does not wait for them
+        learn(running)
         assert [client.count(talk)[1] for talk in talks] == ["actual"] * 3 + ["estimated"] * 2
         assert "penstock_unlearned_turns_total 2\n" in get(f"{running.url}/metrics").text
 
 
 def test_a_turn_that_is_too_large_is_not_learned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(token_estimates, "MAX_TURN_BYTES", 1000)
+    limit_queue(monkeypatch, bytes=1000)
     with gateway(replies()) as (running, _):
         client = Asking(running)
         client.say(TALK)
         assert client.count(TALK)[1] == "estimated"
-        assert running.app.services.estimates.dropped == 1
+        assert "penstock_unlearned_turns_total 1\n" in get(f"{running.url}/metrics").text
 
 
 @pytest.mark.parametrize("lock", ["from the beginning", "later", "to the end"])
@@ -374,8 +363,7 @@ def test_a_locked_store_costs_nothing_but_what_waits_for_too_long(
         assert any("token counts are not written" in row.message for row in caplog.records)
     with gateway(replies(), data=tmp_path) as (running, _):
         assert Asking(running).count(TALK)[1] == ("estimated" if lock == "to the end" else "actual")
-        turns = running.app.services.estimators.find("anonymous").factor("text", "openai-chat").turns
-        assert turns == (0 if lock == "to the end" else 1)
+        assert (factor(running, "openai-chat/text") == 1) == (lock == "to the end")
 
 
 def test_a_broken_store_is_replaced(tmp_path: Path) -> None:

@@ -6,12 +6,12 @@ import json
 import threading
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from penstock import events as ev
 from penstock.testing import Reply
 from tests.gateway.test_learned_counts import ASKED, LONGER, NEXT, TALK, USED, Asking, answered, near, replies
 from tests.support.client_requests import get, post
+from tests.support.each_case import each
+from tests.support.estimates import learn, trace_statements
 from tests.support.gateway import gateway
 
 if TYPE_CHECKING:
@@ -28,11 +28,6 @@ CALLING: list[ev.AnyEvent] = [
 ]  # fmt: skip
 SCHEMA = {"type": "object", "properties": {"place": {"type": "string"}, "hours": {"type": "array"}}}
 Body = dict[str, Any]
-
-
-def settle(running: Running) -> None:
-    running.rows()
-    running.app.services.estimates.flush()
 
 
 def counted(running: Running, path: str, body: Body) -> tuple[int, str]:
@@ -97,7 +92,7 @@ PAIRS += [("anthropic", "responses"), ("responses", "responses"), ("responses", 
 PAIRS += [("vscode", "responses"), ("vscode", "anthropic"), ("vscode", "gemini")]
 
 
-@pytest.mark.parametrize(("protocol", "upstream"), PAIRS)
+@each("protocol, upstream", PAIRS)
 def test_calls_are_recognised(protocol: str, upstream: str) -> None:
     """Without a new message behind it, the count is exactly what the provider said: prompt and answer."""
     path, counting, field, body, step = AGENTS[protocol]
@@ -105,7 +100,7 @@ def test_calls_are_recognised(protocol: str, upstream: str) -> None:
     with gateway(Reply.of(upstream, CALLING, stream=False)) as (running, _):
         answer = post(running.url + path, json=body)
         assert answer.status_code == 200, answer.text
-        settle(running)
+        learn(running)
         reply, result = step(answer.json())
         assert counted(running, counting, body) == (1500, "actual")
         sent = {**body, field: [*body[field], *reply]}
@@ -114,7 +109,7 @@ def test_calls_are_recognised(protocol: str, upstream: str) -> None:
         assert (method, 1560 < tokens < 1600) == ("hybrid", True)
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@each("stream", [True, False])
 def test_thinking_that_is_not_sent_back_does_not_count(stream: bool) -> None:
     thinking: list[ev.AnyEvent] = [ev.ReasoningStart(0), ev.ReasoningDelta(0, THOUGHT), ev.ReasoningEnd(0)]
     texts: list[ev.AnyEvent] = [ev.TextStart(1), ev.TextDelta(1, "Three "), ev.TextDelta(1, "metres."), ev.TextEnd(1)]
@@ -135,7 +130,7 @@ def test_the_form_of_a_message_does_not_matter() -> None:
     with gateway(replies()) as (running, _):
         said = {**body, "system": system, "messages": [{"role": "user", "content": marked}]}
         post(f"{running.url}/v1/messages", json=said)
-        settle(running)
+        learn(running)
         again = {**body, "system": "Be brief.", "messages": [{"role": "user", "content": ASKED}]}
         assert counted(running, "/v1/messages/count_tokens", again) == (1500, "actual")
 
@@ -145,7 +140,7 @@ def test_a_history_that_the_gateway_stores() -> None:
     with gateway(replies()) as (running, _):
         body = {"model": "openai-chat/text", "input": ASKED}
         first = post(f"{running.url}/v1/responses", json=body).json()
-        settle(running)
+        learn(running)
         more = {**body, "input": NEXT, "previous_response_id": first["id"]}
         tail = Asking(running).count_tail(NEXT)
         assert counted(running, "/v1/responses/input_tokens", more) == (near(sum(USED) + tail), "hybrid")
@@ -162,11 +157,11 @@ def test_a_prompt_with_a_deep_input() -> None:
     with gateway(replies()) as (running, _):
         assert counted(running, "/vscode/count", body)[1] == "estimated"
         assert post(f"{running.url}/vscode/chat", json=body).status_code == 200
-        settle(running)
+        learn(running)
         assert counted(running, "/vscode/count", body) == (1500, "actual")
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@each("stream", [True, False])
 def test_a_large_prompt_is_learned_too(stream: bool) -> None:
     """Its body is converted in a thread, and too large to be estimated for the journal."""
     talk = [("user", ASKED * 400)]
@@ -193,13 +188,9 @@ def test_no_statement_runs_on_the_event_loop(tmp_path: Path) -> None:
     with gateway(replies(), data=tmp_path) as (running, _):
         client = Asking(running)
         client.count(TALK)
-        store = running.app.services.estimators._store
-        assert store is not None
-        store._connection.set_trace_callback(lambda _: threads.add(threading.current_thread().name))
+        trace_statements(running, lambda _: threads.add(threading.current_thread().name))
         client.say(TALK)
         client.count(LONGER)
         post(f"{running.url}/vscode/count", json={"model": "openai-chat/text", "items": ["one"]})
         assert get(f"{running.url}/vscode/models").status_code == 200
-        loop = running._thread.name
     assert {name.partition("_")[0] for name in threads} == {"penstock-counting", "penstock-estimates"}
-    assert loop not in threads

@@ -10,9 +10,9 @@ import pytest
 
 from penstock import events as ev
 from penstock.testing import Reply
-from tests.gateway.test_faults import settled, until
 from tests.support.client_requests import ASKING, post, read, told
-from tests.support.gateway import gateway
+from tests.support.each_case import each
+from tests.support.gateway import gateway, settled, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ SCRIPT: list[ev.AnyEvent] = [
     ev.Start("one", "m", 7), ev.TextStart(0), *(ev.TextDelta(0, word) for word in WORDS), ev.TextEnd(0),
     ev.Usage(5, 9), ev.Finish("stop"),
 ]  # fmt: skip
-BOTH = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+BOTH = each("stream", [True, False])
 STOPPING: dict[str, dict[str, Any]] = {
     "openai-chat": {"stop": "STOP"}, "anthropic": {"stop_sequences": ["STOP"]}, "completions": {"stop": ["STOP"]},
     "gemini": {"generationConfig": {"stopSequences": ["STOP"]}}, "vscode": {"modelOptions": {"stop": ["STOP"]}},
@@ -53,7 +53,7 @@ def asked(client: str, model: str, *, stream: bool, **more: Any) -> tuple[str, A
 
 
 @BOTH
-@pytest.mark.parametrize("client", STOPPING)
+@each("client", STOPPING)
 def test_a_stop_sequence_stops_an_upstream_that_knows_none(
     both: tuple[Running, Upstream], client: str, stream: bool
 ) -> None:
@@ -100,7 +100,7 @@ def test_an_upstream_that_knows_stop_sequences_is_told_them(both: tuple[Running,
 
 
 @BOTH
-@pytest.mark.parametrize("upstream", ["responses", "anthropic", "bedrock", "cohere", "ollama"])
+@each("upstream", ["responses", "anthropic", "bedrock", "cohere", "ollama"])
 def test_several_choices_are_refused_where_there_is_one(
     both: tuple[Running, Upstream], upstream: str, stream: bool
 ) -> None:
@@ -126,12 +126,7 @@ def test_a_list_of_prompts_is_refused_where_they_would_become_one(both: tuple[Ru
 
 
 def test_the_next_provider_may_know_what_the_first_does_not() -> None:
-    from msgspec.structs import replace
-
-    with gateway(spoken) as (running, up):
-        upstream = running.app.services.upstream
-        aliases = {"either": ["anthropic/m", "openai-chat/m"]}
-        upstream.router = upstream.router.renewed(replace(upstream.router.config, aliases=aliases))
+    with gateway(spoken, aliases={"either": ["anthropic/m", "openai-chat/m"]}) as (running, up):
         path, body = asked("openai-chat", "either", stream=False, n=2)
         assert post(running.url + path, json=body).status_code == 200
         assert [seen.json["n"] for seen in up.requests] == [2]
@@ -141,8 +136,8 @@ def test_the_next_provider_may_know_what_the_first_does_not() -> None:
 
 
 @BOTH
-@pytest.mark.parametrize(
-    ("client", "more", "names"),
+@each(
+    "client, more, names",
     [
         ("openai-chat", {"logprobs": True, "top_logprobs": 3, "seed": 7}, {"seed", "logprobs", "top_logprobs"}),
         ("completions", {"logprobs": 2, "seed": 7}, {"seed", "logprobs"}),
@@ -174,7 +169,7 @@ def test_what_says_nothing_is_no_loss(both: tuple[Running, Upstream]) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("upstream", ["anthropic", "bedrock"])
+@each("upstream", ["anthropic", "bedrock"])
 def test_json_of_any_shape_is_asked_for_in_words(both: tuple[Running, Upstream], upstream: str, stream: bool) -> None:
     running, up = both
     path, body = asked("openai-chat", f"{upstream}/m", stream=stream, response_format={"type": "json_object"})

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from msgspec.structs import replace
 
 from penstock.testing import Reply, play
 from tests.core.test_vscode_schema import faults
-from tests.gateway.test_faults import settled, until
-from tests.support.client_requests import ASKING, ask, post, read, told
+from tests.support.client_requests import ASKING, ask, knock, post, read, told
+from tests.support.each_case import each
 from tests.support.gateway import gateway
-from tests.wire.gateway.test_client_disconnects import knock
+from tests.support.patience import Patience
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,25 +26,9 @@ LIMITED = Reply.rate_limit("openai-chat", retry_after=12)
 OVERLOADED = Reply.error("openai-chat", 529, "too many")
 
 
-class Patience:
-    """Sleeps of the router, which last until they are let go."""
-
-    def __init__(self, running: Running, retries: int = 3) -> None:
-        self.waits: list[float] = []
-        self.go = threading.Event()
-        upstream = running.app.services.upstream
-        upstream.router = upstream.router.renewed(replace(upstream.router.config, retries=retries))
-        upstream.router._sleep = self._sleep
-
-    async def _sleep(self, seconds: float) -> None:
-        self.waits.append(seconds)
-        while not self.go.is_set():  # noqa: ASYNC110 — another thread lets it go
-            await asyncio.sleep(0.005)
-
-
 @pytest.fixture
 def both() -> Iterator[tuple[Running, Upstream]]:
-    with gateway(ANSWER, serve={"pace": 0.0, "ping": 0.05}) as found:
+    with gateway(ANSWER, serve={"pace": 0.0, "ping": 0.05}, retries=3) as found:
         yield found
 
 
@@ -80,10 +61,10 @@ def test_a_rate_limit_is_waited_out_and_told_while_it_lasts(both: tuple[Running,
 
 def test_what_fails_after_a_wait_is_an_error_line(both: tuple[Running, Upstream]) -> None:
     running, up = both
-    up.script(*[LIMITED] * 3)
-    Patience(running, retries=2).go.set()
+    up.script(*[LIMITED] * 4)
+    Patience(running).go.set()
     kinds = [line.get("kind") for line in lines(running.url)]
-    assert kinds == [None, "wait", "wait", "start", "error"]
+    assert kinds == [None, "wait", "wait", "wait", "start", "error"]
     row = running.rows()[0]
     assert (row.status, row.fault) == ("refused", "rate-limit")
 
@@ -95,15 +76,16 @@ def test_a_client_that_leaves_during_a_wait_ends_it_at_once(both: tuple[Running,
     with knock(running.url, "vscode", "openai-chat/text", stream=True) as rude:
         while b'"wait"' not in rude.recv(4096):
             pass
-    until(running, lambda: settled(running) and running.app.services.limits.open == 0)
+    running.settle()
     assert len(up.requests) == 1
     row = running.rows()[0]
     assert (row.status, row.fault) == ("cancelled", "cancelled")
 
 
-@pytest.mark.parametrize("client", [name for name in ASKING if name not in ("vscode", "ollama")])
+@each("client", [name for name in ASKING if name not in ("vscode", "ollama")])
 def test_other_dialects_get_signs_of_life_and_the_answer(both: tuple[Running, Upstream], client: str) -> None:
     running, up = both
+    running.close_circuits()
     up.script(LIMITED, ANSWER)
     patience = Patience(running)
     path, body = ASKING[client]("openai-chat/text", True)
@@ -139,21 +121,14 @@ def long_talk(rounds: int = 12, size: int = 8000) -> list[dict[str, Any]]:
     return made
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@each("stream", [True, False])
 def test_a_conversation_that_was_made_shorter_is_told(stream: bool) -> None:
     answer = Reply.of("openai-chat", play("text", id="one", model="m", created=7), stream=stream)
     tool = {"name": "read_gauge", "description": "", "inputSchema": {"type": "object"}}
     body = {"version": 1, "model": "tiny/gpt-4", "stream": stream, "messages": long_talk(), "tools": [tool]}
     with gateway(answer, features={"context_management": True}) as (running, up):
-        upstream = running.app.services.upstream
-        config = upstream.router.config
-        account = {
-            "like": "openai",
-            "base_url": f"{up.url}/openai-chat",
-            "key": "sk-up-000000",
-            "fields": {"has": ["chat"]},
-        }
-        upstream.router = upstream.router.renewed(replace(config, providers={**config.providers, "tiny": account}))
+        tiny = {"like": "openai", "base_url": f"{up.url}/openai-chat", "key": "sk-0", "fields": {"has": ["chat"]}}
+        running.reload(providers={"tiny": tiny}, features={"context_management": True})
         answered = post(f"{running.url}/vscode/chat", json=body)
         sent = json.dumps(up.requests[0].json)
     made = [json.loads(line) for line in answered.text.splitlines()] if stream else answered.json()["lines"]

@@ -5,22 +5,22 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from typing import TYPE_CHECKING, Any
 
-import msgspec
+import tomlkit
 
-from penstock._gateway.lifecycle import modules_to_preload
-from penstock._gateway.routes import client_protocols
-from penstock.gateway import Config
 from penstock.testing import scripted
-from tests.support.gateway import answer, config
+from tests.support.gateway import PROVIDERS, answer
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # Runs in a process of its own: here everything is imported already.
 PROGRAM = """
 import asyncio, json, sys
+from pathlib import Path
 
-from penstock._engines.config import Config
-from penstock._gateway.app import App
-from penstock._gateway.config import GatewayConfig, JournalTable, StateTable
+from penstock.gateway import App, load_config
 
 async def ask(app, path, body):
     sent = []
@@ -44,8 +44,7 @@ BODIES = {
     "/v1/responses": {"input": "hi"},
 }
 
-async def main(engine):
-    config = GatewayConfig(engine=engine, journal=JournalTable(path="memory"), state=StateTable(path="memory"))
+async def main(config):
     app = App(config, env={})
     queue = asyncio.Queue()
     started = asyncio.Event()
@@ -55,7 +54,7 @@ async def main(engine):
     await queue.put({"type": "lifespan.startup"})
     await started.wait()
     before, statuses = set(sys.modules), []
-    for provider in ("openai-chat", "anthropic", "gemini", "responses", "bedrock", "cohere", "ollama"):
+    for provider in sys.argv[2:]:
         for path, body in BODIES.items():
             for stream in (True, False):
                 model = f"{provider}/text"
@@ -63,25 +62,32 @@ async def main(engine):
     late = sorted(name for name in set(sys.modules) - before if name.partition(".")[0] in ("penstock", "aiohttp"))
     await queue.put({"type": "lifespan.shutdown"})
     await serving
-    print(json.dumps({"late": late, "statuses": sorted(set(statuses))}))
+    print(json.dumps({"late": late, "statuses": sorted(set(statuses)), "modules": len(before),
+                      "http": "aiohttp" in before}))
 
-asyncio.run(main(Config.read(json.loads(sys.argv[1]))))
+asyncio.run(main(load_config(Path(sys.argv[1]), {})))
 """
 
 
-def test_no_request_imports_a_module() -> None:
-    with scripted(answer) as upstream:
-        engine = msgspec.json.encode(config(upstream.url).engine).decode()
-        command = [sys.executable, "-c", PROGRAM, engine]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+def run(folder: Path, providers: dict[str, Any], *asked: str) -> Any:
+    """Start a gateway and ask some of its providers, in each protocol."""
+    memory = {"path": "memory"}
+    file = folder / "penstock.toml"
+    file.write_text(tomlkit.dumps({"providers": providers, "retries": 0, "journal": memory, "state": memory}))
+    command = [sys.executable, "-c", PROGRAM, str(file), *asked]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"late": [], "statuses": [200]}
+    return json.loads(done.stdout)
 
 
-def test_only_what_is_configured_is_imported() -> None:
-    nothing = set(modules_to_preload(Config(), {}, client_protocols()))
-    assert "penstock._protocols.anthropic.request_read" in nothing, "every client protocol is served"
-    assert not {"aiohttp", "penstock._protocols.bedrock", "penstock._protocols.cohere"} & nothing
-    some = set(modules_to_preload(Config(providers={"cohere": {"key": "made-up"}}), {}, client_protocols()))
-    assert {"aiohttp", "penstock._protocols.cohere.request_write"} <= some
-    assert "penstock._protocols.bedrock" not in some
+def test_no_request_imports_a_module_and_only_what_is_configured_is_imported(tmp_path: Path) -> None:
+    with scripted(answer) as up:
+        named = {
+            name: {"base_url": f"{up.url}/{name}", "key": "sk-up-000000", "models": ["text"], **PROVIDERS[name]}
+            for name in ("openai-chat", "anthropic", "gemini", "responses", "bedrock", "cohere", "ollama")
+        }
+        all_of_them = run(tmp_path, named, *named)
+        nothing = run(tmp_path, {})
+    assert (all_of_them["late"], all_of_them["statuses"], all_of_them["http"]) == ([], [200], True)
+    assert not nothing["http"]
+    assert nothing["modules"] < all_of_them["modules"]

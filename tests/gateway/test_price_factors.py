@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from penstock import events as ev
-from penstock._gateway.limits import DAY
-from penstock._store.limit_store import LimitRule
 from penstock.testing import ReceivedRequest, Reply
-from tests.gateway.test_budgets import used
 from tests.support.budget_requests import ask, chat, key, turn_events
+from tests.support.each_case import each
 from tests.support.gateway import gateway, spoken_protocol
+from tests.support.limit_store import reserved as reserve
+from tests.support.limit_store import used
 from tests.support.openresponses import FAST
 
 CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
@@ -21,7 +21,6 @@ USAGE = ev.Usage(input=1000, output=100)
 COST = 2000  # micro-dollars of USAGE
 MODELS = {"*": {"input": 1, "output": 10}}
 PRICES = {"models": MODELS}
-COST_RULE = LimitRule("key:a", "cost", DAY, 10**12)
 MESSAGE = {"role": "user", "content": "Hi."}
 
 
@@ -60,19 +59,19 @@ def reply(seen: ReceivedRequest) -> Reply:
     return Reply.of(spoken_protocol(protocol, rest), turn_events(USAGE), stream=seen.json.get("stream") is True)
 
 
-@pytest.mark.parametrize("case", CASES)
+@each("case", CASES)
 def test_a_tier_of_service_is_reserved_settled_and_journaled_at_its_price(case: str) -> None:
     path, body, factor = CASES[case]
     reserved: list[int] = []
 
     async def script(seen: ReceivedRequest) -> Reply:
-        reserved.append(running.call(running.app.services.limits.store.usage([COST_RULE]))[0])
+        reserved.append(reserve(running, "cost"))
         return reply(seen)
 
     with gateway(script, keys=key("a", limits={"day_cost": 10**6}), prices=PRICES, serve=FAST) as (running, _):
         assert ask(running.url, "a", body, path).status_code == 200
         assert reserved[0] >= 100 * 10 * factor
-        assert used(running, COST_RULE) == round(COST * factor)
+        assert used(running, "cost") == round(COST * factor)
         assert running.rows()[0].cost == pytest.approx(COST * factor / 1e6)
 
 
@@ -81,10 +80,10 @@ def test_a_tier_that_the_provider_does_not_get_costs_nothing() -> None:
     with gateway(reply, keys=key("a", limits={"day_cost": 1}), prices=PRICES, serve=FAST) as (running, up):
         assert ask(running.url, "a", body).status_code == 200
         assert "service_tier" not in up.requests[0].json
-        assert used(running, COST_RULE) == COST
+        assert used(running, "cost") == COST
 
 
-@pytest.mark.parametrize("value", ["performance", "ultra-priority", 5, {"priority": True}])
+@each("value", ["performance", "ultra-priority", 5, {"priority": True}])
 def test_a_tier_without_a_known_price_is_refused_where_cost_is_limited(value: Any) -> None:
     keys, body = key("a", limits={"day_cost": 1}) | key("b"), messages(speed=value)
     with gateway(reply, keys=keys, prices=PRICES, serve=FAST) as (running, up):
@@ -94,12 +93,12 @@ def test_a_tier_without_a_known_price_is_refused_where_cost_is_limited(value: An
         assert ask(running.url, "b", body, MESSAGES).status_code == 200
 
 
-@pytest.mark.parametrize("unknown", ["flat", "free"])
+@each("unknown", ["flat", "free"])
 def test_the_policy_for_unknown_prices_counts_for_tiers_too(unknown: Any) -> None:
-    prices = {"models": MODELS, "unknown": unknown}
+    prices = {"models": MODELS, "unknown": unknown, "flat": {"input": 5, "output": 15}}
     with gateway(reply, keys=key("a", limits={"day_cost": 1}), prices=prices, serve=FAST) as (running, _):
         assert ask(running.url, "a", messages(speed="performance"), MESSAGES).status_code == 200
-        assert used(running, COST_RULE) == COST
+        assert used(running, "cost") == COST
 
 
 def test_a_model_that_costs_nothing_takes_any_tier() -> None:
@@ -108,12 +107,10 @@ def test_a_model_that_costs_nothing_takes_any_tier() -> None:
         assert ask(running.url, "a", chat(max_tokens=100, service_tier="performance")).status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("tier", "factor"), [({"service_tier": "priority"}, 2), ({}, 3), ({"service_tier": "gold"}, 4)]
-)
+@each("tier, factor", [({"service_tier": "priority"}, 2), ({}, 3), ({"service_tier": "gold"}, 4)])
 def test_factors_of_the_configuration(tier: dict[str, Any], factor: int) -> None:
     """`auto` is what a request without a tier gets: the project of the provider key decides."""
     prices = {"models": MODELS, "factors": {"priority": 2, "auto": 3, "gold": 4}}
     with gateway(reply, keys=key("a", limits={"day_cost": 1}), prices=prices, serve=FAST) as (running, _):
         assert ask(running.url, "a", chat(max_tokens=100, **tier)).status_code == 200
-        assert used(running, COST_RULE) == COST * factor
+        assert used(running, "cost") == COST * factor

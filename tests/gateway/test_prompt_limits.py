@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from penstock.gateway import App, GatewayConfig, load_config
+from penstock.gateway import App, load_config
 from penstock.providers import max_input_tokens, model, output_limit, providers
 from penstock.testing import Reply
 from tests.cli.command_runner import inside
 from tests.gateway.test_learned_counts import TALKING, answered, facing
 from tests.support.client_requests import get, post
+from tests.support.each_case import each
+from tests.support.estimates import learn
 from tests.support.gateway import Running, gateway
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from penstock.testing import ReceivedRequest
 
 HEADER = "x-penstock-warning"
 LINE = "The water stood at four metres and twelve centimetres at the third gate. "  # about 15 tokens
 FACTS = {"context": 3000, "max_output": 1000}  # a prompt may have 2,000 tokens
 
 
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("protocol", TALKING)
-@pytest.mark.parametrize(
-    ("lines", "facts", "code"),
+def spoken(seen: ReceivedRequest) -> Reply:
+    return Reply.of("openai-chat", answered(), stream=seen.json.get("stream") is True)
+
+
+@each(
+    "lines, facts, code",
     [
         (60, FACTS, ""),
         (128, FACTS, "near-limit"),
@@ -35,22 +40,22 @@ FACTS = {"context": 3000, "max_output": 1000}  # a prompt may have 2,000 tokens
         (400, {}, ""),  # the window is not known
     ],
 )
-def test_a_warning_and_no_refusal(protocol: str, stream: bool, lines: int, facts: dict[str, Any], code: str) -> None:
-    with facing(Reply.of("openai-chat", answered(), stream=stream), facts) as (running, up):
-        path, _, body = TALKING[protocol]("mine/tide", [("user", LINE * lines)], stream)
-        if protocol == "anthropic":
-            body["max_tokens"] = 1000  # what other protocols leave room for by default
-        reply = post(running.url + path, json=body)
-        assert reply.status_code == 200
-        assert len(up.requests) == 1
-        told = reply.headers.get(HEADER, "")
-        assert told.partition(";")[0] == code
-        if code:
-            assert " of 2,000 tokens (" in told
-            assert "estimated, " in told
+def test_a_warning_and_no_refusal(lines: int, facts: dict[str, Any], code: str) -> None:
+    with facing(spoken, facts, features={"estimates": False}) as (running, up):
+        for number, (protocol, stream) in enumerate(product(TALKING, (True, False)), 1):
+            path, _, body = TALKING[protocol]("mine/tide", [("user", LINE * lines)], stream)
+            if protocol == "anthropic":
+                body["max_tokens"] = 1000  # what other protocols leave room for by default
+            reply = post(running.url + path, json=body)
+            assert (reply.status_code, len(up.requests)) == (200, number)
+            told = reply.headers.get(HEADER, "")
+            assert told.partition(";")[0] == code, (protocol, stream)
+            if code:
+                assert " of 2,000 tokens (" in told
+                assert "estimated, " in told
 
 
-@pytest.mark.parametrize("lines", [60, 400], ids=str)
+@each("lines", [60, 400])
 def test_a_stored_conversation_counts(lines: int) -> None:
     with facing(Reply.of("openai-chat", answered(used=(lines * 15, 60))), FACTS) as (running, _):
         first = post(f"{running.url}/v1/responses", json={"model": "mine/tide", "input": LINE * lines})
@@ -60,9 +65,9 @@ def test_a_stored_conversation_counts(lines: int) -> None:
         assert reply.headers.get(HEADER, "").partition(";")[0] == ("over-limit" if lines == 400 else "")
 
 
-@pytest.mark.parametrize(("asked", "limit"), [(None, 2000), (99, 2901), (1000, 2000), (5000, 2000), (1, 2999)], ids=str)
+@each("asked, limit", [(None, 2000), (99, 2901), (1000, 2000), (5000, 2000), (1, 2999)])
 def test_there_is_room_for_the_output_that_is_asked_for(asked: int | None, limit: int) -> None:
-    with facing(Reply.of("openai-chat", answered()), FACTS) as (running, _):
+    with facing(spoken, FACTS) as (running, _):
         said = {"model": "mine/tide", "messages": [{"role": "user", "content": LINE * 400}], "max_tokens": asked}
         reply = post(f"{running.url}/v1/chat/completions", json=said)
         assert f" of {limit:,} tokens (" in reply.headers[HEADER]
@@ -107,13 +112,12 @@ def test_what_is_known_of_a_prompt_warns_better() -> None:
     with facing(Reply.of("openai-chat", answered(used=(1900, 20))), FACTS) as (running, _):
         path, _, body = TALKING["vscode"]("mine/tide", talk, True)
         assert HEADER not in post(running.url + path, json=body).headers
-        running.rows()
-        running.app.services.estimates.flush()
+        learn(running)
         assert "1,900 of 2,000 tokens (95%; actual)" in post(running.url + path, json=body).headers[HEADER]
 
 
-@pytest.mark.parametrize(
-    ("facts", "policy", "limit", "code"),
+@each(
+    "facts, policy, limit, code",
     [
         (FACTS, "", 2000, "near-limit"),
         (FACTS, "context-window", 3000, None),
@@ -141,12 +145,13 @@ def test_an_editors_count_names_limit_and_warning(
 OWN = {"tide": FACTS, "longest": {"context": 3000, "max_input": 900}, "prompt-only": {"max_input": 700}, "unknown": {}}
 
 
-@pytest.mark.parametrize("policy", ["reserve-output", "context-window", 0.8])
+@each("policy", ["reserve-output", "context-window", 0.8])
 def test_library_command_line_and_gateway_agree(policy: Any, tmp_path: Path) -> None:
     """The same numbers in the library, on the command line, and in the gateway's lists, however the policy is set."""
     file = tmp_path / "penstock.toml"
     file.write_text(configuration(policy))
-    engine = load_config(file, {}).engine
+    made = load_config(file, {"PENSTOCK_DATA": str(tmp_path)})
+    engine = made.engine
     facts = {(name, one): model(engine.provider(name), one) for name, one in NAMES}
     library = {key: max_input_tokens(known, policy, engine.provider(key[0])) for key, known in facts.items()}
     assert [library["mine", one] for one in ("prompt-only", "unknown")] == [700, 0]
@@ -156,9 +161,10 @@ def test_library_command_line_and_gateway_agree(policy: Any, tmp_path: Path) -> 
     rows = {(row["provider"], row["id"]): row.get("max_input_tokens", 0) for row in printed}
     assert {key: rows[key] for key in library} == library
 
-    for features, query in (({"max_input": policy}, ""), ({}, f"?max_input={policy}")):
-        given = GatewayConfig(engine=engine, features=features, journal={"path": "off"})
-        with Running(App(given, env={})) as running:
+    plain = tmp_path / "plain.toml"
+    plain.write_text(configuration(None))
+    for config, query in ((made, ""), (load_config(plain, {"PENSTOCK_DATA": str(tmp_path)}), f"?max_input={policy}")):
+        with Running(App(config, env={})) as running:
             listed = get(f"{running.url}/vscode/models{query}").json()["models"]
             shown = {key: get(f"{running.url}/v1beta/models/{'/'.join(key)}").json() for key in NAMES if not query}
         found = {row["id"]: row for row in listed}
@@ -185,7 +191,8 @@ def configuration(policy: Any) -> str:
         for name, facts in OWN.items()
     ]
     mine = '[providers.mine]\nbase_url = "http://127.0.0.1:9/v1"\n'
-    return "".join([f"[features]\nmax_input = {json.dumps(policy)}\n", *named, mine, *own])
+    features = f"[features]\nmax_input = {json.dumps(policy)}\n" if policy is not None else ""
+    return "".join(['[journal]\npath = "off"\n', features, *named, mine, *own])
 
 
 # ── packaged streams ──────────────────────────────────────────────────────────────────────────────
@@ -193,13 +200,12 @@ def configuration(policy: Any) -> str:
 TOOL = {"name": "read_gauge", "description": "Reads a gauge.", "input_schema": {"type": "object", "properties": {}}}
 
 
-@pytest.mark.parametrize("tools", [[], [TOOL]])
-@pytest.mark.parametrize("script", ["text", "agent", "reasoning"])
-def test_count_and_usage_of_a_packaged_answer_agree(script: str, tools: list[Any]) -> None:
-    body = {"model": f"replay/{script}", "max_tokens": 999, "system": "Be brief.", "tools": tools,
-            "messages": [{"role": "user", "content": "What does the gauge say?"}]}  # fmt: skip
+def test_count_and_usage_of_a_packaged_answer_agree() -> None:
     with gateway() as (running, _):
-        counted = post(f"{running.url}/v1/messages/count_tokens", json=body)
-        used = post(f"{running.url}/v1/messages", json=body).json()["usage"]["input_tokens"]
-        assert counted.json()["input_tokens"] == used > 0
-        assert counted.headers["x-penstock-tokens-method"] == "actual"
+        for script, tools in product(("text", "agent", "reasoning"), ([], [TOOL])):
+            body = {"model": f"replay/{script}", "max_tokens": 999, "system": "Be brief.", "tools": tools,
+                    "messages": [{"role": "user", "content": "What does the gauge say?"}]}  # fmt: skip
+            counted = post(f"{running.url}/v1/messages/count_tokens", json=body)
+            used = post(f"{running.url}/v1/messages", json=body).json()["usage"]["input_tokens"]
+            assert counted.json()["input_tokens"] == used > 0, (script, tools)
+            assert counted.headers["x-penstock-tokens-method"] == "actual"

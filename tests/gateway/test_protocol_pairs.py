@@ -13,6 +13,7 @@ import jsonschema
 import pytest
 
 from tests.support.client_requests import ASKING, CALLING, ask, get, post, read, told
+from tests.support.each_case import each
 from tests.support.gateway import PROVIDERS, gateway
 
 if TYPE_CHECKING:
@@ -37,9 +38,9 @@ def base(both: tuple[Running, Upstream]) -> str:
     return both[0].url
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-@pytest.mark.parametrize("provider", TALKING)
-@pytest.mark.parametrize("client", CALLING)
+@each("stream", [True, False])
+@each("provider", TALKING)
+@each("client", CALLING)
 def test_any_client_to_any_provider(base: str, client: str, provider: str, stream: bool) -> None:
     reply = ask(base, client, f"{provider}/tools", stream=stream)
     assert reply.status_code == 200, reply.text
@@ -47,7 +48,7 @@ def test_any_client_to_any_provider(base: str, client: str, provider: str, strea
     assert (text, calls, end) == (TEXT, [CALL], "calls")
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
+@each("provider", PROVIDERS)
 def test_text_completions_to_any_provider(base: str, provider: str) -> None:
     reply = ask(base, "completions", f"{provider}/text")
     text, _, end = told(read("completions", reply.content))
@@ -98,8 +99,8 @@ def test_mistrals_client_gets_whole_calls(base: str) -> None:
     assert [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in calls] == [CALL]
 
 
-@pytest.mark.parametrize(
-    ("headers", "fields"),
+@each(
+    "headers, fields",
     [
         ({}, {"id", "object", "created", "owned_by"}),
         ({"anthropic-version": "2023-06-01"}, {"id", "type", "display_name", "created_at"}),
@@ -195,8 +196,8 @@ def test_filling_in_the_middle_is_answered_like_a_chat(both: tuple[Running, Upst
     assert up.requests[-1].json["suffix"] == ")"
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "where"),
+@each(
+    "path, body, where",
     [
         ("/v1/chat/completions", {"model": "quick", "messages": [{"role": "user", "content": 7}]}, "messages[0]"),
         ("/v1/messages", {"model": "quick", "max_tokens": 9, "messages": "x"}, "messages"),

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support import corpus
 from tests.support.client_requests import read, told
+from tests.support.each_case import each
 from tests.support.gateway import gateway
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ def well(protocol: str, reply: httpx.Response, body: Any) -> bool:
 
 
 @pytest.mark.skipif(not WHERE.is_dir(), reason="corpus absent: no recorded requests")
-@pytest.mark.parametrize("provider", ["openai-chat", "anthropic", "responses"])
-@pytest.mark.parametrize("folder", clients(), ids=lambda path: str(path.name))
+@each("provider", ["openai-chat", "anthropic", "responses"])
+@each("folder", clients())
 def test_what_a_client_sent_is_taken(client: httpx.Client, folder: Path, provider: str) -> None:
     files = sorted(folder.glob("*/*.json"))
     assert files

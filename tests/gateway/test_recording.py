@@ -5,27 +5,41 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock._gateway.recordings import PlaybackApp, Recorder, paced_chunks
-from penstock._redaction import MARK
-from penstock._store.recordings import SUFFIX, is_recording
-from penstock._stream_redaction import redact_chunks
+from penstock import events as ev
 from penstock.errors import InputError
-from penstock.testing import Recording, RecordingHeader, read_recording, write_recording
-from tests.support.loopback_server import serving
+from penstock.testing import (
+    Recording,
+    RecordingHeader,
+    Reply,
+    paced_chunks,
+    read_recording,
+    redact_chunks,
+    write_recording,
+)
+from tests.support.each_case import each
+from tests.support.gateway import gateway
+from tests.support.playback import playing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
     from pathlib import Path
 
+    from tests.support.gateway import Running
+
+SUFFIX, MARK = ".tape", "[secret]"
+
 PLANTED = "hunter2-is-planted"
+MINE = {"mine": {"like": "openai-compatible", "base_url": "http://127.0.0.1:9/v1", "key": PLANTED}}
 TOKEN = "sk-planted0123456789abcdef"
 TEXT = f'data: {{"a":"é {PLANTED} and {TOKEN}","b":"Bearer abcdef123456","api_key":null}}\n\ndata: [DONE]\n\n'.encode()
 
@@ -50,11 +64,10 @@ def test_any_bytes_come_back(tmp_path_factory: pytest.TempPathFactory, chunks: l
     )
     write_recording(path, header, chunks)
     assert read_recording(path) == Recording(header, chunks)
-    assert is_recording(path.read_bytes())
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
+@each(
+    "text, said",
     [
         ("", ":1: not a recording"),
         ("data: {}\n", ":1: not a recording"),
@@ -94,57 +107,67 @@ def test_what_holds_no_secret_is_not_touched() -> None:
     assert redact_chunks(chunks, [PLANTED, "", "abc"]) == (chunks, 0)
 
 
+@contextmanager
+def recording(folder: Path, *replies: Any, **table: Any) -> Generator[tuple[Running, httpx.Client]]:
+    with (
+        gateway(*replies, record={"path": str(folder), **table}, providers=MINE) as (running, _),
+        httpx.Client(base_url=running.url, timeout=30, trust_env=False) as http,
+    ):
+        yield running, http
+
+
+def say(http: httpx.Client, text: str = "Hi.", model: str = "openai-chat/text", **headers: str) -> httpx.Response:
+    body = {"model": model, "stream": True, "messages": [{"role": "user", "content": text}]}
+    return http.post("/v1/chat/completions", json=body, headers=headers)
+
+
 def test_secrets_leave_no_trace_in_the_file(tmp_path: Path) -> None:
-    recorder = Recorder({"path": str(tmp_path)}, lambda: [PLANTED])
-    headers = {"Authorization": f"Bearer {TOKEN}", "x-api-key": "plain-words", "x-note": f"so {PLANTED}"}
-    header = RecordingHeader(url=f"/v1?key={TOKEN}", model=f"m-{PLANTED}", request_headers=headers)
-    request = f'{{"metadata":"{TOKEN}","x":"{PLANTED} forwarded-secret"}}'.encode()
-    tape = recorder.begin(header, request, ("forwarded-secret",))
-    assert tape is not None
-    for _, chunk in cut(TEXT + b"forwarded-secret", list(range(0, 400, 3))):
-        tape.add_chunk(chunk)
-    tape.close()
-    tape.close()
-    recorder.close()
+    """Those of the configuration, what looks like one, and what a client sends as its key; in small pieces, too."""
+    said = ev.TextDelta(0, f"é {PLANTED} and {TOKEN} and Bearer abcdef123456")
+    whole = Reply.of("openai-chat", [ev.Start("1", "m"), ev.TextStart(0), said, ev.TextEnd(0), ev.Finish("stop")]).data
+    pieces = [whole[at : at + 3] for at in range(0, len(whole), 3)]
+    headers = {"content-type": "text/event-stream", "x-note": f"so {PLANTED}"}
+    with recording(tmp_path, Reply(tuple(pieces), headers=headers)) as (_, http):
+        say(http, f"{TOKEN} {PLANTED}", f"openai-chat/m-{PLANTED}", **{
+            "Authorization": f"Bearer {TOKEN}", "x-api-key": "plain-words", "x-note": f"so {PLANTED}",
+        })  # fmt: skip
     [file] = tmp_path.iterdir()
     text = file.read_text() + file.name + repr(read_recording(file).data)
-    for secret in (PLANTED, TOKEN, "plain-words", "abcdef123456", "forwarded-secret"):
+    for secret in (PLANTED, TOKEN, "plain-words", "abcdef123456"):
         assert secret not in text
-    assert read_recording(file).header.hidden == 4
+    assert read_recording(file).data.startswith(whole[:20])
+    assert read_recording(file).header.hidden > 0
 
 
 # ── bounds ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def record(recorder: Recorder, *chunks: bytes) -> None:
-    tape = recorder.begin(RecordingHeader(time=time.time(), model="../../m", provider="p"))
-    assert tape is not None
-    for chunk in chunks:
-        tape.add_chunk(chunk)
-    tape.close()
-
-
-def test_nothing_is_recorded_unless_said() -> None:
-    assert Recorder({}).begin(RecordingHeader()) is None
+def test_nothing_is_recorded_unless_said(tmp_path: Path) -> None:
+    with gateway(data=tmp_path) as (running, _), httpx.Client(base_url=running.url) as http:
+        assert say(http).status_code == 200
+    assert not list(tmp_path.rglob(f"*{SUFFIX}"))
 
 
 def test_a_tape_is_bounded_and_says_so(tmp_path: Path) -> None:
-    recorder = Recorder({"path": str(tmp_path), "size": 10})
-    record(recorder, b"12345", b"12345", b"1")
-    recorder.close()
+    with recording(tmp_path, size=1000) as (_, http):
+        whole = say(http).content
     [file] = tmp_path.glob(f"*{SUFFIX}")
-    assert read_recording(file).data == b"1234512345"
-    assert read_recording(file).header.cut
+    found = read_recording(file)
+    assert 0 < len(found.data) <= 1000
+    assert whole.startswith(found.data)
+    assert found.header.cut
 
 
 def test_the_folder_is_bounded_and_no_name_leads_out_of_it(tmp_path: Path) -> None:
     inside = tmp_path / "inside"
-    recorder = Recorder({"path": str(inside), "total": 2000})
-    for number in range(10):
-        record(recorder, b"%03d" % number + b"x" * 500)
-    recorder.close()
+    with recording(inside, total=30_000) as (_, http):
+        for number in range(6):
+            assert say(http, str(number), "openai-chat/../../m").status_code == 200
     assert list(tmp_path.iterdir()) == [inside]
-    assert [read_recording(file).data[:3] for file in sorted(inside.iterdir())] == [b"007", b"008", b"009"]
+    kept = [msgspec.json.encode(read_recording(file).header.request) for file in sorted(inside.iterdir())]
+    assert 2 <= len(kept) < 6
+    assert b'"5"' in kept[-1]
+    assert sum(file.stat().st_size for file in inside.iterdir()) <= 30_000
 
 
 def test_what_is_too_old_is_forgotten(tmp_path: Path) -> None:
@@ -154,20 +177,17 @@ def test_what_is_too_old_is_forgotten(tmp_path: Path) -> None:
     stranger.write_text("mine")
     for path in (old, stranger):
         os.utime(path, (time.time() - 3 * 86_400,) * 2)
-    recorder = Recorder({"path": str(tmp_path), "days": 2.0})
-    record(recorder, b"new")
-    recorder.close()
+    with recording(tmp_path, days=2.0) as (_, http):
+        say(http)
     assert not old.exists()
     assert stranger.exists()
     assert len(list(tmp_path.glob(f"*{SUFFIX}"))) == 1
 
 
 def test_a_disk_that_fails_stops_no_stream(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    recorder = Recorder({"path": str(tmp_path / "x")})
-    (tmp_path / "x").rmdir()
-    record(recorder, b"a")
-    recorder.close()
-    assert recorder.failed == 1
+    with recording(tmp_path / "x") as (_, http):
+        (tmp_path / "x").rmdir()
+        assert say(http).status_code == 200
     assert "a recording was not written" in caplog.text
 
 
@@ -187,44 +207,22 @@ def test_chunks_come_at_their_times() -> None:
     assert [now >= wanted for now, wanted in zip(times, (0.0, 0.05, 0.2), strict=True)] == [True] * 3
 
 
-@pytest.fixture
-def asked() -> Iterator[httpx.Client]:
-    """Two recordings behind an application, in this process."""
-    status = RecordingHeader(
+def test_each_is_answered_as_it_was() -> None:
+    header = RecordingHeader(
         status=529, request={"model": "b"}, headers={"content-type": "application/json", "content-length": "9"}
     )
-    app = PlaybackApp(
-        [
-            Recording(RecordingHeader(request={"model": "a"}, model="m"), [(0.0, b"A"), (5.0, b"a")]),
-            Recording(status, [(0.0, b"B")]),
-        ]
-    )
-    with asyncio.Runner() as runner:
-
-        def answer(request: httpx.Request) -> httpx.Response:
-            return runner.run(_through(app, request))
-
-        with httpx.Client(transport=httpx.MockTransport(answer), base_url="http://x") as client:
-            yield client
+    first = Recording(RecordingHeader(request={"model": "a"}, model="m"), [(0.0, b"A"), (5.0, b"a")])
+    with playing(first, Recording(header, [(0.0, b"B")])) as http:
+        assert http.post("/v1/messages", json={"model": "b"}).status_code == 529
+        assert http.post("/v1/messages", json={"model": "a"}).content == b"Aa"
+        others = [http.post("/any", content=content).content for content in (b"", b'{"model":"c"}', b"{")]
+        assert others == [b"Aa", b"B", b"Aa"]
+        assert http.get("/v1/models").json()["data"][-1]["id"] == "m"
 
 
-async def _through(app: PlaybackApp, request: httpx.Request) -> httpx.Response:
-    transport: Any = httpx.ASGITransport(app)
-    made = await transport.handle_async_request(httpx.Request(request.method, request.url, content=request.content))
-    return httpx.Response(made.status_code, headers=made.headers, content=await made.aread())
-
-
-def test_each_is_answered_as_it_was(asked: httpx.Client) -> None:
-    assert asked.post("/v1/messages", json={"model": "b"}).status_code == 529
-    assert asked.post("/v1/messages", json={"model": "a"}).content == b"Aa"
-    others = [asked.post("/any", content=content).content for content in (b"", b'{"model":"c"}', b"{")]
-    assert others == [b"Aa", b"B", b"Aa"]
-    assert asked.get("/v1/models").json()["data"][-1]["id"] == "m"
-
-
-def test_what_goes_through_the_gateway_is_recorded_and_replayed(tmp_path: Path) -> None:
+def test_what_goes_through_the_gateway_is_recorded(tmp_path: Path) -> None:
     seen: dict[str, bytes] = {}
-    with serving("--full-speed", "--record", str(tmp_path)) as base:
+    with recording(tmp_path) as (_, http):
         for path, model in (
             ("/v1/chat/completions", "tools"),
             ("/v1/messages", "text"),
@@ -232,11 +230,11 @@ def test_what_goes_through_the_gateway_is_recorded_and_replayed(tmp_path: Path) 
         ):
             body: dict[str, Any] = {"model": f"replay/{model}", "stream": True, "max_tokens": 9, "input": "hi"}
             body["messages"] = [{"role": "user", "content": f"is {TOKEN} safe?"}]
-            seen[model] = httpx.post(f"{base}{path}", json=body, headers={"x-api-key": PLANTED}).content
+            seen[model] = http.post(path, json=body, headers={"x-api-key": "a-key-of-the-client"}).content
     files = sorted(tmp_path.glob(f"*{SUFFIX}"))
     found = {read_recording(file).header.model: read_recording(file) for file in files}
     assert {model: one.data for model, one in found.items()} == seen
     assert {model: one.header.protocol for model, one in found.items()} == {
         "tools": "openai-chat", "text": "anthropic", "reasoning": "responses",
     }  # fmt: skip
-    assert all(TOKEN not in file.read_text() and PLANTED not in file.read_text() for file in files)
+    assert not [file for file in files if TOKEN in file.read_text() or "a-key-of-the-client" in file.read_text()]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import pytest
 from msgspec.structs import asdict, replace
 
 from penstock.testing import Reply
 from tests.support.client_requests import get, post
+from tests.support.each_case import each
 from tests.support.gateway import gateway
 
 KEY = "sk-ant-planted0123456789abcdef"
@@ -22,7 +22,7 @@ def chat(url: str, model: str, text: str) -> Any:
     return post(f"{url}/v1/chat/completions", json=body)
 
 
-@pytest.mark.parametrize("prompt", HOSTILE, ids=[prompt[:8] for prompt in HOSTILE])
+@each("prompt", HOSTILE)
 def test_an_error_that_quotes_the_prompt_stops_nobody(prompt: str) -> None:
     """It took five seconds of the loop's time. CPU time is asserted: a busy machine does not change it."""
 
@@ -44,7 +44,7 @@ def test_an_error_that_quotes_the_prompt_stops_nobody(prompt: str) -> None:
     assert len(rows[0].fault_message) < 1_000
 
 
-@pytest.mark.parametrize("depth", [500, 100_000])
+@each("depth", [500, 100_000])
 def test_a_deep_error_body_keeps_its_status(depth: int) -> None:
     deep = b'{"error":{"message":"no","details":' + b"[" * depth + b"]" * depth + b"}}"
     with gateway(Reply.body(deep, status=400)) as (running, _):

@@ -7,20 +7,16 @@ from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from msgspec.structs import replace
 
 from penstock import events as ev
-from penstock._gateway.config import read_config
-from penstock._gateway.config_tables import FetchTable
-from penstock._gateway.config_trust import is_harmless
 from penstock.testing import Reply
 from tests.support.client_requests import post
-from tests.support.file_server import ATTACKS, PNG, Files, file_servers
+from tests.support.each_case import each
+from tests.support.file_server import ATTACKS, PNG, Files, fetch_from, file_servers
 from tests.support.gateway import gateway
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from penstock.testing import ReceivedRequest
 
@@ -52,14 +48,14 @@ def ask_about(base: str, model: str, url: str) -> Any:
 
 def test_off_by_default_nothing_is_fetched(files: Files) -> None:
     with gateway(spoken) as (running, up):
-        running.app.services.upstream.fetch_limits = files.limits()
+        fetch_from(running, files.limits())
         answer = ask_about(running.url, "ollama/m", files.url("off.png"))
         assert "file" in answer.headers["x-penstock-losses"]
         assert PNG64 not in json.dumps(up.requests[0].json)
     assert "off.png" not in files.asked
 
 
-@pytest.mark.parametrize("provider", ["ollama", "bedrock"])
+@each("provider", ["ollama", "bedrock"])
 def test_a_provider_that_wants_data_gets_the_picture(files: Files, provider: str) -> None:
     def converse(seen: ReceivedRequest) -> Reply:
         body = {"output": {"message": {"role": "assistant", "content": [{"text": "Seen."}]}}, "stopReason": "end_turn",
@@ -67,25 +63,25 @@ def test_a_provider_that_wants_data_gets_the_picture(files: Files, provider: str
         return Reply.body(body) if provider == "bedrock" else spoken(seen)
 
     with gateway(converse, fetch={"requests": "needed"}) as (running, up):
-        running.app.services.upstream.fetch_limits = files.limits()
+        fetch_from(running, files.limits())
         answer = ask_about(running.url, f"{provider}/m", files.url("a.png"))
         assert answer.status_code == 200, answer.text
         assert "file" not in answer.headers.get("x-penstock-losses", "")
         assert PNG64 in json.dumps(up.requests[0].json)
 
 
-@pytest.mark.parametrize(("when", "data"), [("needed", False), ("all", True)])
+@each("when, data", [("needed", False), ("all", True)])
 def test_a_provider_that_takes_addresses_gets_data_only_if_all_do(files: Files, when: Any, data: bool) -> None:
     with gateway(spoken, fetch={"requests": when}) as (running, up):
-        running.app.services.upstream.fetch_limits = files.limits()
+        fetch_from(running, files.limits())
         ask_about(running.url, "anthropic/m", files.url("a.png"))
         assert (PNG64 in json.dumps(up.requests[0].json)) is data
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
+@each("attack", ATTACKS)
 def test_an_attack_in_a_request_is_told_of_and_reaches_nobody(files: Files, attack: str) -> None:
     with gateway(spoken, fetch={"requests": "needed"}) as (running, up):
-        running.app.services.upstream.fetch_limits = files.limits(seconds=0.5)
+        fetch_from(running, files.limits(seconds=0.5))
         answer = ask_about(running.url, "ollama/m", files.url(attack))
         assert answer.status_code == 200
         assert "file" in answer.headers["x-penstock-losses"]
@@ -93,7 +89,7 @@ def test_an_attack_in_a_request_is_told_of_and_reaches_nobody(files: Files, atta
     assert files.hits == []
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "169.254.169.254"])
+@each("host", ["127.0.0.1", "localhost", "[::1]", "169.254.169.254"])
 def test_the_guard_of_a_configured_gateway_refuses_this_machine(files: Files, host: str) -> None:
     with gateway(spoken, fetch={"requests": "needed"}) as (running, _):
         answer = ask_about(running.url, "ollama/m", f"http://{host}/a.png")
@@ -109,10 +105,9 @@ def test_files_are_fetched_once_for_all_tries(files: Files) -> None:
         tries.append(seen.path)
         return Reply.body({"error": "busy"}, status=503) if len(tries) == 1 else spoken(seen)
 
-    with gateway(busy, fetch={"requests": "needed"}) as (running, _):
-        services = running.app.services
-        services.upstream.fetch_limits = files.limits()
-        services.upstream.router.config.aliases["both"] = ["ollama/m", "ollama/n"]
+    aliases = {"both": ["ollama/m", "ollama/n"]}
+    with gateway(busy, fetch={"requests": "needed"}, aliases=aliases) as (running, _):
+        fetch_from(running, files.limits())
         assert ask_about(running.url, "both", files.url("once.png")).status_code == 200
     assert len(tries) == 2
     assert files.asked == ["once.png"]
@@ -150,21 +145,21 @@ def drawing(url: str) -> Any:
     return reply
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-@pytest.mark.parametrize("on", [True, False], ids=["on", "off"])
+@each("stream", [True, False])
+@each("on", [True, False])
 def test_a_file_of_an_answer_is_data_for_the_extension(files: Files, stream: bool, on: bool) -> None:
     with gateway(drawing(files.url("a.png")), fetch={"streams": on}) as (running, _):
-        running.app.services.upstream.fetch_limits = files.limits()
+        fetch_from(running, files.limits())
         text = json.dumps(answer_of(running.url, stream=stream))
     assert (PNG64 in text) is on
     assert ("[a.png](http" in text) is not on
     assert " done." in text
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
+@each("attack", ATTACKS)
 def test_an_attack_in_an_answer_stays_a_link(files: Files, attack: str) -> None:
     with gateway(drawing(files.url(attack)), fetch={"streams": True}) as (running, _):
-        running.app.services.upstream.fetch_limits = files.limits(seconds=0.5)
+        fetch_from(running, files.limits(seconds=0.5))
         rows = answer_of(running.url, stream=True)
     assert any(f"[{attack}](http" in row.get("value", "") for row in rows)
     assert [row["kind"] for row in rows if row["kind"] == "data"] == []
@@ -175,7 +170,7 @@ def test_an_attack_in_an_answer_stays_a_link(files: Files, attack: str) -> None:
 def test_other_clients_keep_the_address(files: Files) -> None:
     files.asked.clear()
     with gateway(drawing(files.url("a.png")), fetch={"streams": True}) as (running, _):
-        running.app.services.upstream.fetch_limits = files.limits()
+        fetch_from(running, files.limits())
         body = {"model": "gemini/m", "messages": [{"role": "user", "content": "Draw"}]}
         post(f"{running.url}/v1/chat/completions", json=body)
     assert files.asked == []
@@ -184,21 +179,8 @@ def test_other_clients_keep_the_address(files: Files) -> None:
 # ── the setting ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_setting_is_read_and_needs_trust(tmp_path: Path) -> None:
-    made = read_config(
-        '[fetch]\nrequests = "needed"\nstreams = true\nsize = 5000\nseconds = 2', tmp_path / "penstock.toml"
-    )
-    assert made.fetch == {"requests": "needed", "streams": True, "size": 5000, "seconds": 2.0}
-    assert not any(is_harmless(("fetch", name)) for name in FetchTable.__struct_fields__)
-
-
 def test_a_reload_changes_the_setting(files: Files) -> None:
     with gateway(drawing(files.url("a.png"))) as (running, _):
-        services = running.app.services
-        services.upstream.fetch_limits = files.limits()
-
-        async def reload() -> None:
-            services.reload(replace(services.config, fetch={"streams": True}))
-
-        running.call(reload())
+        fetch_from(running, files.limits())
+        running.reload(fetch={"streams": True})
         assert PNG64 in json.dumps(answer_of(running.url, stream=True))

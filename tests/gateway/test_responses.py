@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from penstock import events as ev
 from penstock.testing import Reply
+from tests.support.each_case import each
 from tests.support.gateway import answer, gateway
 from tests.support.openresponses import asking, check_life_of_call, events, fits, lawful, resource
 
@@ -74,8 +73,8 @@ def streamed(http: httpx.Client, **body: Any) -> list[dict[str, Any]]:
 # ── the suite's own rows ──────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("provider", ["openai-chat", "responses", "replay"])
-@pytest.mark.parametrize("row", ROWS)
+@each("provider", ["openai-chat", "responses", "replay"])
+@each("row", ROWS)
 def test_a_row_of_the_suite_holds(http: httpx.Client, provider: str, row: str) -> None:
     """Whole and streamed the same response, all of its fields, and every event within the schema."""
     body = {"model": f"{provider}/text", **ROWS[row]}
@@ -87,7 +86,7 @@ def test_a_row_of_the_suite_holds(http: httpx.Client, provider: str, row: str) -
         assert response["completed_at"] is None or response["completed_at"] >= response["created_at"]
 
 
-@pytest.mark.parametrize("provider", [*BEHIND, "replay"])
+@each("provider", [*BEHIND, "replay"])
 def test_tool_calling(http: httpx.Client, provider: str) -> None:
     body = {"model": f"{provider}/tools", "input": "How high is the water?", "tools": [TOOL]}
     stream = streamed(http, **body)
@@ -99,7 +98,7 @@ def test_tool_calling(http: httpx.Client, provider: str) -> None:
     check_life_of_call(stream)
 
 
-@pytest.mark.parametrize("provider", BEHIND)
+@each("provider", BEHIND)
 def test_compaction(http: httpx.Client, made: tuple[Running, Upstream], provider: str) -> None:
     """A conversation is made short by the model itself, and what comes of it can be gone on from."""
     given = [
@@ -141,7 +140,7 @@ def test_a_damaged_or_foreign_compaction_is_left_to_its_maker(http: httpx.Client
 # ── what the suite leaves out ─────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("provider", BEHIND)
+@each("provider", BEHIND)
 def test_reasoning_is_a_summary(http: httpx.Client, provider: str) -> None:
     """The one spelling that readers of both dialects share."""
     stream = streamed(http, model=f"{provider}/reasoning", input="How long?", reasoning={"summary": "auto"})
@@ -152,8 +151,8 @@ def test_reasoning_is_a_summary(http: httpx.Client, provider: str) -> None:
     assert thought.endswith("= 540. Good.")
 
 
-@pytest.mark.parametrize("provider", BEHIND)
-@pytest.mark.parametrize("stream", [False, True])
+@each("provider", BEHIND)
+@each("stream", [False, True])
 def test_a_tool_result_goes_back(
     http: httpx.Client, made: tuple[Running, Upstream], provider: str, stream: bool
 ) -> None:
@@ -173,7 +172,7 @@ def test_a_tool_result_goes_back(
     assert "How high is the water?" in str(made[1].requests[-1].json)
 
 
-@pytest.mark.parametrize("provider", ["openai-chat", "anthropic"])
+@each("provider", ["openai-chat", "anthropic"])
 def test_a_response_that_is_cut_short_is_incomplete(http: httpx.Client, provider: str) -> None:
     for response in (
         get_response(http, model=f"{provider}/length", input="Go on."),
@@ -183,7 +182,7 @@ def test_a_response_that_is_cut_short_is_incomplete(http: httpx.Client, provider
         assert response["incomplete_details"] == {"reason": "max_output_tokens"}
 
 
-@pytest.mark.parametrize("provider", ["openai-chat", "anthropic", "responses"])
+@each("provider", ["openai-chat", "anthropic", "responses"])
 def test_a_stream_that_breaks_fails_in_so_many_words(provider: str) -> None:
     """An error, then a response that has failed, numbered on from what was sent, with what there was of the answer."""
 
@@ -201,7 +200,7 @@ def test_a_stream_that_breaks_fails_in_so_many_words(provider: str) -> None:
         assert response["error"]["code"] == "server_error"
 
 
-@pytest.mark.parametrize("stream", [False, True])
+@each("stream", [False, True])
 def test_a_refusal_before_the_first_word_has_a_status(stream: bool) -> None:
     with (
         gateway(Reply.rate_limit("openai-chat", retry_after=7)) as (running, _),
@@ -230,7 +229,7 @@ def test_a_call_that_was_cut_is_not_there_to_be_run() -> None:
     assert not [event for event in stream if event["type"] == "response.output_item.done"]
 
 
-@pytest.mark.parametrize("field", ["conversation"])
+@each("field", ["conversation"])
 def test_what_is_not_served_says_so(http: httpx.Client, field: str) -> None:
     reply = http.post("/responses", json={"model": "openai-chat/text", "input": "Hi.", field: "conv_1"})
     assert (reply.status_code, reply.json()["error"]["param"]) == (400, field)
@@ -249,7 +248,7 @@ def test_tools_that_only_some_know_are_taken(http: httpx.Client) -> None:
         assert lawful(streamed(http, model=f"{provider}/text", **body))["status"] == "completed"
 
 
-@pytest.mark.parametrize("provider", ["openai-chat", "anthropic"])
+@each("provider", ["openai-chat", "anthropic"])
 def test_how_many_tokens_an_input_is(http: httpx.Client, provider: str) -> None:
     """By the provider's own count where it has one, with all that stands before the input."""
     import openai

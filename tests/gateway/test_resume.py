@@ -14,6 +14,7 @@ import pytest
 
 from penstock.testing import Reply
 from tests.support.client_requests import ASKING, ask, get, post, read, told
+from tests.support.each_case import each
 from tests.support.gateway import answer, gateway, hash_key
 from tests.support.openresponses import until
 
@@ -76,8 +77,8 @@ def first_event(event: str) -> str:
     return f"{event.partition('-')[0]}-0"
 
 
-@pytest.mark.parametrize("client", SSE)
-@pytest.mark.parametrize("upstream", ["openai-chat", "anthropic"])
+@each("client", SSE)
+@each("upstream", ["openai-chat", "anthropic"])
 def test_a_stream_is_resumed_without_gap_and_repetition(
     both: tuple[Running, Upstream], client: str, upstream: str
 ) -> None:
@@ -93,7 +94,7 @@ def test_a_stream_is_resumed_without_gap_and_repetition(
     assert resume(running.url, client, _ID.findall(whole)[-1].decode()).content == b""
 
 
-@pytest.mark.parametrize("client", SSE)
+@each("client", SSE)
 def test_nothing_is_kept_unless_somebody_asks(both: tuple[Running, Upstream], client: str) -> None:
     running, _ = both
     reply = ask(running.url, client, "openai-chat/text")
@@ -184,7 +185,7 @@ def test_a_request_that_is_refused_is_refused_for_followers() -> None:
         assert "no such thing" in events[-1].message
 
 
-@pytest.mark.parametrize("client", ["openai-chat", "responses"])
+@each("client", ["openai-chat", "responses"])
 def test_a_stream_that_is_too_long_is_not_kept(client: str) -> None:
     with gateway(slow, serve=FAST, resume={"size": 1000}) as (running, _):
         reply = ask(running.url, client, "anthropic/text", headers=STAYS)

@@ -12,8 +12,8 @@ import pytest
 from penstock import events as ev
 from penstock.testing import Reply, scripted
 from tests.cli.command_runner import environment
-from tests.gateway.test_keys import key_file
 from tests.support.gateway import hash_key
+from tests.support.key_file import key_file
 from tests.support.process import gateway
 
 if TYPE_CHECKING:

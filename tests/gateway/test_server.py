@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from tests.support.each_case import each
 from tests.support.loopback_server import serving
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def test_both_sdks_list_the_models(chat: openai.OpenAI, claude: anthropic.Anthro
     assert [model.id for model in claude.models.list()] == names
 
 
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses", "/api/chat"])
+@each("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses", "/api/chat"])
 def test_a_body_that_is_not_json_is_a_400(http: httpx.Client, path: str) -> None:
     reply = http.post(path, content=b"{")
     assert reply.status_code == 400

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.client import Client
+from tests.support.each_case import each
 from tests.support.paths import PROJECT
 
 if TYPE_CHECKING:
@@ -57,8 +58,8 @@ def place() -> Iterator[str]:
         server.shutdown()
 
 
-@pytest.mark.parametrize("name", ["responses-only", "messages-only"])
-@pytest.mark.parametrize("operation", ["chat", "responses"])
+@each("name", ["responses-only", "messages-only"])
+@each("operation", ["chat", "responses"])
 def test_a_server_with_one_protocol_answers_every_client(name: str, operation: str, place: str) -> None:
     blocks = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     text = next(block for block in blocks if f"[providers.{name}]" in block)

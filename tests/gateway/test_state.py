@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from penstock import events as ev
 from penstock.testing import Reply
 from tests.support.client_requests import post
+from tests.support.each_case import each
 from tests.support.gateway import gateway, hash_key
 
 SIGNED: list[Any] = [
@@ -31,7 +30,7 @@ def chat(url: str, messages: list[Any], key: str, *, stream: bool) -> Any:
     return post(f"{url}/v1/chat/completions", json=body, headers={"authorization": f"Bearer {key}"})
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@each("stream", [True, False])
 def test_signed_reasoning_survives_a_client_that_cannot_carry_it(stream: bool) -> None:
     keys = {"one": {"hash": hash_key("pk-one-000000")}, "two": {"hash": hash_key("pk-two-000000")}}
     call = {"id": "toolu_1", "type": "function", "function": {"name": "read_gauge", "arguments": '{"unit": "m"}'}}

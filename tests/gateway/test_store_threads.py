@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from penstock._store.journal import JournalStore
-from penstock._store.sqlite_writer import SqliteWriter
 from penstock.testing import Reply
 from tests.support.gateway import answer, gateway
 from tests.support.inspector import inspected
 from tests.support.openresponses import ask, asking, named, socket, until
+from tests.support.statement_threads import StatementThreads
 from tests.support.thinking_turn import CALLING, THOUGHT, USER
 
 if TYPE_CHECKING:
@@ -23,55 +20,21 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from penstock.gateway import JournalTable, StateTable
     from tests.support.gateway import Running
 
 
-def state_writer(running: Running) -> SqliteWriter:
-    """What writes the state of earlier turns."""
-    writer = running.app.services.telemetry.state._writer
-    assert isinstance(writer, SqliteWriter)
-    return writer
-
-
-class Probe:
-    """Which threads run statements, by name. SQLite calls a trace callback in the thread that runs the statement."""
-
-    def __init__(self, running: Running) -> None:
-        self.seen: Counter[str] = Counter()
-        services = running.app.services
-        assert isinstance(services.journal.rows, JournalStore)
-        for writer in (state_writer(running), services.journal.rows._writer):
-            for connection in (writer.connection, writer._reader):
-                connection.set_trace_callback(self._note)
-
-    def _note(self, statement: str) -> None:
-        self.seen[threading.current_thread().name] += statement.startswith("SELECT")
-
-    def reads(self) -> int:
-        """Rows that were looked for in the file of the state since the last call."""
-        return self.seen.pop("penstock-reader-state.sqlite_0", 0)
-
-
-def tables(folder: Path) -> tuple[JournalTable, StateTable]:
-    return {"path": str(folder / "journal.sqlite")}, {"path": str(folder / "state.sqlite")}
+def tables(folder: Path) -> dict[str, Any]:
+    return {name: {"path": str(folder / f"{name}.sqlite")} for name in ("journal", "state")}
 
 
 @contextmanager
-def probed(tmp_path: Path, *replies: Any) -> Iterator[tuple[Running, Any, Probe]]:
+def probed(tmp_path: Path, *replies: Any) -> Iterator[tuple[Running, Any, StatementThreads]]:
     """A gateway that keeps everything in files. At the end no statement has run in the thread of its loop."""
-    journal, state = tables(tmp_path)
-    with gateway(*replies, journal=journal, state=state) as (running, up):
-        loop = running._thread.name
-        probe = Probe(running)
+    with gateway(*replies, **tables(tmp_path)) as (running, up):
+        probe = StatementThreads(running)
         yield running, up, probe
-        assert probe.seen[loop] == 0, probe.seen
-    assert probe.seen[loop] == 0, "while it closed"
-
-
-def written(running: Running) -> None:
-    """Wait until nothing is left in memory that would make a read unnecessary."""
-    running.app.services.telemetry.state.flush()
+        assert probe.on_loop == 0, probe.seen
+    assert probe.on_loop == 0, "while it closed"
 
 
 def test_messages_with_history(tmp_path: Path) -> None:
@@ -90,7 +53,7 @@ def test_a_request_that_nobody_has_answered_yet_costs_no_thread(tmp_path: Path) 
         asked = {"model": "anthropic/text", "input": "Hi.", "store": False}
         assert httpx.post(f"{running.url}/v1/responses", json=asked, timeout=30).status_code == 200
         assert probe.reads() == 0
-        assert state_writer(running)._readers is None
+        assert not probe.has_readers()
 
 
 def test_state_is_read_from_the_file_and_given_back(tmp_path: Path) -> None:
@@ -101,7 +64,7 @@ def test_state_is_read_from_the_file_and_given_back(tmp_path: Path) -> None:
         ]}  # fmt: skip
         first = httpx.post(f"{running.url}/v1/chat/completions", json=body, timeout=30).json()
         [call] = first["choices"][0]["message"]["tool_calls"]
-        written(running)
+        probe.flush()
         body["messages"] += [
             {"role": "assistant", "content": None, "tool_calls": [call]},
             {"role": "tool", "tool_call_id": call["id"], "content": "3.2"},
@@ -114,7 +77,7 @@ def test_state_is_read_from_the_file_and_given_back(tmp_path: Path) -> None:
 def test_stored_responses(tmp_path: Path) -> None:
     with probed(tmp_path, named) as (running, _, probe), asking(running.url) as http:
         first = ask(http, "Hi.", "anthropic/text")
-        written(running)
+        probe.flush()
         steps: dict[str, Callable[[], Any]] = {
             "previous": lambda: ask(http, "And?", "anthropic/text", previous_response_id=first["id"])["status"],
             "items": lambda: ask(
@@ -156,7 +119,7 @@ def test_responses_in_the_background_and_over_a_websocket(tmp_path: Path) -> Non
             return response["status"] == "completed"
 
         assert until(over)
-        written(running)
+        probe.flush()
         probe.reads()
         with socket(running.url) as ws:
             then = ws.get_response(model="anthropic/text", input="And?", previous_response_id=begun["id"])
@@ -165,29 +128,28 @@ def test_responses_in_the_background_and_over_a_websocket(tmp_path: Path) -> Non
 
 
 def test_usage_and_the_inspector(tmp_path: Path) -> None:
-    journal, state = tables(tmp_path)
-    with inspected(journal=journal, state=state) as running:
-        probe, loop = Probe(running), running._thread.name
+    with inspected(**tables(tmp_path)) as running:
+        probe = StatementThreads(running)
         body = {"model": "anthropic/text", "messages": [USER]}
         assert httpx.post(f"{running.url}/v1/chat/completions", json=body, timeout=30).status_code == 200
-        running.app.services.journal.flush()
+        probe.flush()
         assert httpx.get(f"{running.url}/vscode/usage", timeout=30).json()["today"]["requests"] == 1
         for path in ("/metrics", "/inspector/turns", "/inspector/usage", "/inspector/tokens"):
             assert httpx.get(f"{running.url}{path}", timeout=30).status_code == 200
         [row] = httpx.get(f"{running.url}/inspector/turns", timeout=30).json()["rows"]
         assert httpx.get(f"{running.url}/inspector/turns/{row['id']}", timeout=30).status_code == 200
         assert sum(probe.seen.values()) >= 5
-        assert probe.seen[loop] == 0, probe.seen
+        assert probe.on_loop == 0, probe.seen
 
 
 def test_a_state_that_cannot_be_read_stops_no_turn(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with probed(tmp_path) as (running, _, _probe), asking(running.url) as http:
-        state_writer(running).change(lambda database: database.execute("DROP TABLE reasoning"))
+    with probed(tmp_path) as (running, _, probe), asking(running.url) as http:
+        probe.drop_table("reasoning")
         said = [USER, {"role": "assistant", "content": "3.2 m"}, USER]
         body = {"model": "openai-chat/text", "max_tokens": 99, "messages": said}
         assert httpx.post(f"{running.url}/v1/messages", json=body, timeout=30).status_code == 200
         assert "the state of earlier turns cannot be read" in caplog.text
-        state_writer(running).change(lambda database: database.execute("DROP TABLE responses"))
+        probe.drop_table("responses")
         reply = http.post(
             "/responses", json={"model": "anthropic/text", "input": "x", "previous_response_id": "resp_1"}
         )

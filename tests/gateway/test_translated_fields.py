@@ -8,10 +8,10 @@ import time
 from typing import Any
 
 import aiohttp
-import pytest
 
 from penstock.testing import Reply
 from tests.support.client_requests import ASKING
+from tests.support.each_case import each
 from tests.support.gateway import gateway
 from tests.support.stream_frames import ANTHROPIC_OPENING, GEMINI_OPENING, sse
 
@@ -38,8 +38,8 @@ def payloads(text: str) -> list[Any]:
     return [json.loads(line) for line in lines]
 
 
-@pytest.mark.parametrize("client", ["openai-chat", "completions"])
-@pytest.mark.parametrize("protocol", TOLD)
+@each("client", ["openai-chat", "completions"])
+@each("protocol", TOLD)
 def test_an_answer_without_a_time_was_created_now(protocol: str, client: str) -> None:
     before = int(time.time())
     with gateway(lambda _: Reply(chunks=(TOLD[protocol],), headers=SSE)) as (running, _):
@@ -61,7 +61,7 @@ CUSTOM = b"".join(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("offered", [False, True])
+@each("offered", [False, True])
 def test_free_text_is_a_custom_call_only_for_clients_that_offered_custom_tools(offered: bool) -> None:
     tools: list[Any] = [{"type": "custom", "custom": {"name": "sql"}}] if offered else []
     with gateway(lambda _: Reply(chunks=(CUSTOM,), headers=SSE)) as (running, _):
@@ -73,7 +73,7 @@ def test_free_text_is_a_custom_call_only_for_clients_that_offered_custom_tools(o
         assert (call["type"], json.loads(call["function"]["arguments"])) == ("function", {"input": "SELECT 1"})
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@each("stream", [True, False])
 def test_two_equal_answers_of_gemini_have_calls_of_different_ids(stream: bool) -> None:
     part: dict[str, Any] = {"functionCall": {"name": "f", "args": {}}}
     body: dict[str, Any] = {

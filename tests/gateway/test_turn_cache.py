@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
 from penstock import events as ev
+from penstock.gateway import App
 from penstock.testing import Reply
 from tests.support.client_requests import ASKING, post, read, told
-from tests.support.gateway import answer, gateway, hash_key
+from tests.support.each_case import each
+from tests.support.gateway import Running, answer, config, gateway, hash_key
 from tests.support.openresponses import until
 from tests.support.servers import RedisServer
 
@@ -21,7 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.testing import Upstream
-    from tests.support.gateway import Running
 
 ALL = {"aliases": ("*",)}
 FAST = {"pace": 0.0}
@@ -61,8 +63,8 @@ def both() -> Iterator[tuple[Running, Upstream]]:
         yield found
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "body"])
-@pytest.mark.parametrize("first", list(LIMIT))
+@each("stream", [True, False])
+@each("first", list(LIMIT))
 def test_one_stored_turn_answers_clients_of_any_protocol(first: str, stream: bool) -> None:
     with gateway(answer, serve=FAST, cache=ALL) as (running, up):
         for model in (MODEL, "openai-chat/tools"):
@@ -75,7 +77,7 @@ def test_one_stored_turn_answers_clients_of_any_protocol(first: str, stream: boo
         assert len(up.requests) == 2
 
 
-@pytest.mark.parametrize("client", ["vscode", "completions"])
+@each("client", ["vscode", "completions"])
 def test_clients_without_a_limit_share_answers_with_themselves(both: tuple[Running, Upstream], client: str) -> None:
     first = ask(both[0].url, client, "completions/text" if client == "completions" else MODEL)
     again = ask(both[0].url, client, "completions/text" if client == "completions" else MODEL)
@@ -185,15 +187,20 @@ FAULTY = {
     "an answer cut by its limit": lambda: Reply.of("openai-chat", cut_short()),
     "garbage inside": lambda: Reply.text("It is six, and more.").garbage(after=200),
 }
-BROKEN = [(case, stream) for case in FAULTY for stream in (True, False)]
 
 
-@pytest.mark.parametrize(("case", "stream"), BROKEN)
-def test_only_whole_answers_are_stored(case: str, stream: bool) -> None:
-    with gateway(FAULTY[case](), serve=FAST, cache=ALL) as (running, up):
+@each("case, stream", product(FAULTY, (True, False)))
+def test_only_whole_answers_are_stored(both: tuple[Running, Upstream], case: str, stream: bool) -> None:
+    running, up = both
+    before = len(up.requests)
+    up.script(FAULTY[case](), FAULTY[case]())
+    try:
         for _ in range(2):
-            assert ask(running.url, stream=stream)[0] in {"", "miss"}
-        assert len(up.requests) == 2
+            running.close_circuits()
+            assert ask(running.url, stream=stream, seed=100 + 2 * [*FAULTY].index(case) + stream)[0] in {"", "miss"}
+        assert len(up.requests) == before + 2
+    finally:
+        up.script(answer)
 
 
 def test_a_client_that_leaves_stores_nothing(both: tuple[Running, Upstream]) -> None:
@@ -223,7 +230,7 @@ def test_a_stored_answer_is_streamed_at_the_given_pace() -> None:
         assert ask(running.url, stream=False)[:2] == ("hit", said)
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite", "redis"])
+@each("kind", ["memory", "sqlite", "redis"])
 def test_answers_expire_and_are_bounded(kind: str, redis: RedisServer, tmp_path: Path) -> None:
     stores = {"redis": redis.url if kind == "redis" else ""}
     path = str(tmp_path / "cache.sqlite") if kind == "sqlite" else ""
@@ -239,15 +246,14 @@ def test_answers_expire_and_are_bounded(kind: str, redis: RedisServer, tmp_path:
             assert ask(running.url, **seed)[0] == ("hit" if kept else "miss")
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+@each("kind", ["sqlite", "redis"])
 def test_several_gateways_share_a_cache(kind: str, redis: RedisServer, tmp_path: Path) -> None:
     stores = {"redis": redis.url if kind == "redis" else ""}
     table = {"aliases": ("*",), "path": str(tmp_path / "cache.sqlite") if kind == "sqlite" else ""}
     with gateway(answer, serve=FAST, cache=table, stores=stores) as (running, up):
         assert ask(running.url, seed=20)[0] == "miss"
         until(running.rows)
-        with gateway(answer, serve=FAST, cache=table, stores=stores) as (second, _):
-            second.app.services.upstream.router = running.app.services.upstream.router  # the same provider
+        with Running(App(config(up.url, serve=FAST, cache=table, stores=stores), env={})) as second:
             until(lambda: ask(second.url, seed=20)[0] == "hit")
         assert len(up.requests) <= 1 + (kind == "sqlite")
 

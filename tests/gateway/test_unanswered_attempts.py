@@ -8,22 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from msgspec.structs import replace
 
 from penstock import events as ev
-from penstock._gateway.limits import DAY
-from penstock._store.limit_store import LimitRule
-from penstock.gateway import App
-from penstock.testing import ReceivedRequest, Reply, scripted
-from tests.gateway.test_budgets import used
+from penstock.testing import ReceivedRequest, Reply
 from tests.support.budget_requests import ask, auth, chat, key, turn_events
-from tests.support.gateway import Running, config, spoken_protocol
-from tests.support.openresponses import FAST, until
+from tests.support.each_case import each
+from tests.support.gateway import gateway, spoken_protocol
+from tests.support.limit_store import reserved, used
+from tests.support.openresponses import until
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from penstock._gateway.config import Limit
+    from tests.support.gateway import Running
 
 CHEAP, DEAR, ABSENT = "openai-chat/text", "anthropic/text", "absent/text"
 BOTH = [DEAR, CHEAP]
@@ -38,22 +35,18 @@ PRICES = {
     }
 }
 OUTPUT = 400  # tokens: the output limit of requests
-TOKENS, MONEY = LimitRule("key:a", "tokens", DAY, 0), LimitRule("key:a", "cost", DAY, 0)
 QUICK = {"timeouts": {"first_byte": 0.3, "between_bytes": 0.3, "connect": 5.0, "retry_wait": 5.0}}
 LIMITS = {"day_tokens": 10**6, "day_cost": 100}
 
 
 @contextmanager
-def running(script: Any, targets: list[str], *, retries: int = 0, limits: Limit = LIMITS) -> Generator[Any]:
-    with scripted(script) as up:
-        made = config(up.url, keys=key("a", limits=limits), prices=PRICES, serve=FAST, options=QUICK)
-        accounts = {
-            **made.engine.providers,
-            "absent": {"base_url": "http://127.0.0.1:9", "key": "sk-0", "like": "openai"},
-        }
-        engine = replace(made.engine, aliases={"both": targets}, retries=retries, providers=accounts)
-        with Running(App(replace(made, engine=engine), env={})) as gateway:
-            yield gateway, up
+def running(script: Any, targets: list[str], *, retries: int = 0, limits: Any = LIMITS) -> Generator[Any]:
+    absent = {"base_url": "http://127.0.0.1:9", "key": "sk-0", "like": "openai"}
+    with gateway(
+        script, keys=key("a", limits=limits), prices=PRICES, options=QUICK, aliases={"both": targets}, retries=retries,
+        providers={"absent": absent},
+    ) as found:  # fmt: skip
+        yield found
 
 
 def body(*, stream: bool = False) -> dict[str, Any]:
@@ -75,7 +68,7 @@ class Script:
 
     async def __call__(self, seen: ReceivedRequest) -> Reply:
         if self.gateway is not None:
-            self.reserved += self.gateway.call(self.gateway.app.services.limits.store.usage([MONEY]))
+            self.reserved.append(reserved(self.gateway, "cost"))
         step = self.steps.pop(0)
         if step == "refuse":
             return Reply.error("openai-chat", 400, "no")
@@ -87,60 +80,60 @@ class Script:
         )()
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("broken", ["stall", "cut", "garbage"])
+@each("stream", [False, True])
+@each("broken", ["stall", "cut", "garbage"])
 def test_an_attempt_without_an_answer_is_charged_although_the_next_one_is_refused(broken: str, stream: bool) -> None:
-    with running(Script(broken, "refuse"), BOTH) as (gateway, up):
-        assert ask(gateway.url, "a", body(stream=stream)).status_code == 400
+    with running(Script(broken, "refuse"), BOTH) as (made, up):
+        assert ask(made.url, "a", body(stream=stream)).status_code == 400
         assert len(up.requests) == 2
-        tokens = used(gateway, TOKENS)
+        tokens = used(made, "tokens")
         assert OUTPUT * (not stream) < tokens <= OUTPUT + 100  # one attempt, not two
-        assert used(gateway, MONEY) >= tokens * DEAR_FACTOR
+        assert used(made, "cost") >= tokens * DEAR_FACTOR
 
 
 def test_refusals_and_servers_that_cannot_be_reached_cost_nothing() -> None:
-    with running(Script("busy"), [ABSENT, CHEAP]) as (gateway, _):
-        assert ask(gateway.url, "a", body()).status_code >= 500
-        assert used(gateway, TOKENS) == used(gateway, MONEY) == 0
+    with running(Script("busy"), [ABSENT, CHEAP]) as (made, _):
+        assert ask(made.url, "a", body()).status_code >= 500
+        assert used(made, "tokens") == used(made, "cost") == 0
 
 
-@pytest.mark.parametrize("targets", [BOTH, [CHEAP]])
+@each("targets", [BOTH, [CHEAP]])
 def test_an_answer_after_an_attempt_without_one_is_charged_besides(targets: list[str]) -> None:
     """Another target, or the same one again."""
-    with running(Script("stall", "answer"), targets, retries=1 if len(targets) == 1 else 0) as (gateway, _):
-        assert ask(gateway.url, "a", body()).status_code == 200
-        assert OUTPUT + 1100 < used(gateway, TOKENS) <= OUTPUT + 1100 + 100
-        assert used(gateway, MONEY) >= COST + OUTPUT * 10
+    with running(Script("stall", "answer"), targets, retries=1 if len(targets) == 1 else 0) as (made, _):
+        assert ask(made.url, "a", body()).status_code == 200
+        assert OUTPUT + 1100 < used(made, "tokens") <= OUTPUT + 1100 + 100
+        assert used(made, "cost") >= COST + OUTPUT * 10
 
 
 def test_each_attempt_is_reserved_before_it_is_sent() -> None:
     script = Script("stall", "stall", "answer")
-    with running(script, [CHEAP], retries=2) as (gateway, _):
-        script.gateway = gateway
-        assert ask(gateway.url, "a", body()).status_code == 200
+    with running(script, [CHEAP], retries=2) as (made, _):
+        script.gateway = made
+        assert ask(made.url, "a", body()).status_code == 200
         first, second, third = script.reserved
         assert (second, third) == (2 * first, 3 * first)
 
 
 def test_no_attempt_is_sent_that_the_budget_does_not_cover() -> None:
     script = Script("stall", "answer")
-    with running(script, [CHEAP], retries=1, limits={"day_tokens": OUTPUT + 200}) as (gateway, up):
-        refused = ask(gateway.url, "a", body())
+    with running(script, [CHEAP], retries=1, limits={"day_tokens": OUTPUT + 200}) as (made, up):
+        refused = ask(made.url, "a", body())
         assert (refused.status_code, len(up.requests)) == (429, 1)
         assert "day" in refused.json()["error"]["message"]
-        assert OUTPUT < used(gateway, TOKENS) <= OUTPUT + 200
+        assert OUTPUT < used(made, "tokens") <= OUTPUT + 200
 
 
 def test_the_most_expensive_target_is_reserved_and_the_one_that_answers_is_charged() -> None:
     script = Script("busy", "answer")
-    with running(script, BOTH) as (gateway, _):
-        script.gateway = gateway
-        assert ask(gateway.url, "a", body()).status_code == 200
+    with running(script, BOTH) as (made, _):
+        script.gateway = made
+        assert ask(made.url, "a", body()).status_code == 200
         assert min(script.reserved) >= OUTPUT * 10 * DEAR_FACTOR
-        assert used(gateway, MONEY) == COST
+        assert used(made, "cost") == COST
 
 
-@pytest.mark.parametrize("stream", [False, True])
+@each("stream", [False, True])
 def test_a_client_that_leaves_before_the_answer_is_charged(stream: bool) -> None:
     """Of a stream, at most what can be generated in the time that it took."""
     arrived = threading.Event()
@@ -149,15 +142,15 @@ def test_a_client_that_leaves_before_the_answer_is_charged(stream: bool) -> None
         arrived.set()
         return reply(seen).stall()
 
-    with running(stall, [CHEAP]) as (gateway, up):
+    with running(stall, [CHEAP]) as (made, up):
         with (
             httpx.Client(timeout=httpx.Timeout(30, read=0.05), trust_env=False) as http,
             pytest.raises(httpx.ReadTimeout),
         ):
-            http.post(f"{gateway.url}/v1/chat/completions", json=body(stream=stream), headers=auth("a"))
+            http.post(f"{made.url}/v1/chat/completions", json=body(stream=stream), headers=auth("a"))
         assert arrived.wait(30)
         until(up.requests[0].disconnected.is_set)
-        tokens = used(gateway, TOKENS)
+        tokens = used(made, "tokens")
         assert 0 < tokens <= OUTPUT + 100
         assert stream or tokens > OUTPUT
 
@@ -166,16 +159,16 @@ def test_a_body_that_breaks_off_counts_as_reserved() -> None:
     def cut(seen: ReceivedRequest) -> Reply:
         return reply(seen).disconnect(0.9)
 
-    with running(cut, [CHEAP]) as (gateway, _):
-        assert ask(gateway.url, "a", body()).status_code >= 500
-        assert OUTPUT < used(gateway, TOKENS) <= OUTPUT + 100
+    with running(cut, [CHEAP]) as (made, _):
+        assert ask(made.url, "a", body()).status_code >= 500
+        assert OUTPUT < used(made, "tokens") <= OUTPUT + 100
 
 
 def test_embeddings_that_are_not_answered_count_as_reserved() -> None:
     def stall(_: ReceivedRequest) -> Reply:
         return Reply.body({"data": []}).stall()
 
-    with running(stall, [CHEAP]) as (gateway, _):
+    with running(stall, [CHEAP]) as (made, _):
         asked = {"model": CHEAP, "input": ["one two three"]}
-        assert ask(gateway.url, "a", asked, "/v1/embeddings").status_code >= 500
-        assert 0 < used(gateway, TOKENS) < 50
+        assert ask(made.url, "a", asked, "/v1/embeddings").status_code >= 500
+        assert 0 < used(made, "tokens") < 50

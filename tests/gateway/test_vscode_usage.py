@@ -2,46 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
-import httpx
-
-from penstock._gateway.callers import ANONYMOUS
-from penstock._gateway.endpoints.vscode import _midnight
-from penstock._store.journal import JournalEntry
-from penstock.gateway import App, Config, GatewayConfig
+from tests.support.asgi_gateway import AsgiGateway
+from tests.support.journal_history import write_turns
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    import httpx
     import pytest
 
 DAY = 86_400.0
 
 
-def entry(ago: float, model: str, **fields: Any) -> JournalEntry:
+def entry(ago: float, model: str, **fields: Any) -> dict[str, Any]:
     moment = time.time() - ago * DAY
-    return JournalEntry(time=moment, key=ANONYMOUS, model=model, operation="chat", status="finish", **fields)
+    return {"time": moment, "key": "anonymous", "model": model, "operation": "chat", "status": "finish", **fields}
 
 
-def asked(entries: list[JournalEntry], query: str) -> httpx.Response:
-    async def work() -> httpx.Response:
-        config = GatewayConfig(engine=Config(), journal={"path": "memory"}, state={"path": "memory"})
-        app = App(config, env={})
-        rows = app.services.journal.rows
-        assert rows is not None
-        for row in entries:
-            rows.add(row)
-        rows.flush()
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
-            response = await client.get(f"/vscode/usage{query}")
-        await app.services.aclose()
-        return response
-
-    return asyncio.run(work())
+def asked(folder: Path, entries: list[dict[str, Any]], query: str) -> httpx.Response:
+    write_turns(folder / "journal.sqlite", entries)
+    with AsgiGateway(journal={"path": str(folder / "journal.sqlite"), "days": 99.0}) as gateway:
+        return gateway.ask(f"/vscode/usage{query}")
 
 
-def test_days_are_told_model_by_model() -> None:
+def test_days_are_told_model_by_model(tmp_path: Path) -> None:
     entries = [
         entry(0, "a", input=1_000, cached=800, output=50, cost=0.25),
         entry(0, "a", input=100, output=5, cost=0.5),
@@ -50,7 +37,7 @@ def test_days_are_told_model_by_model() -> None:
         entry(2, "a", input=7, output=1, cost=0.125),
         entry(40, "a", input=9, output=1, cost=9.0),
     ]
-    told = asked(entries, "?days=30").json()
+    told = asked(tmp_path, entries, "?days=30").json()
     assert len(told["days"]) == 30
     assert told["days"][-1]["day"] == time.strftime("%Y-%m-%d")
     today = {row["model"]: row for row in told["days"][-1]["models"]}
@@ -63,21 +50,26 @@ def test_days_are_told_model_by_model() -> None:
     assert told["today"]["cached"] == 800
 
 
-def test_days_are_asked_for() -> None:
-    assert "days" not in asked([], "").json()
+def test_days_are_asked_for(tmp_path: Path) -> None:
+    assert "days" not in asked(tmp_path, [], "").json()
     for wrong in ("93", "-1", "x"):
-        assert asked([], f"?days={wrong}").status_code == 400
+        assert asked(tmp_path, [], f"?days={wrong}").status_code == 400
 
 
-def test_midnights_are_those_of_the_local_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Europe/Berlin leaves summer time in October: one day has 25 hours."""
+def test_days_begin_at_midnights_of_the_local_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Europe/Berlin leaves summer time in October: the 25th has 25 hours."""
     monkeypatch.setenv("TZ", "Europe/Berlin")
     time.tzset()
     try:
-        now = time.struct_time((2026, 10, 26, 12, 0, 0, 0, 299, 0))
-        monkeypatch.setattr(time, "localtime", lambda *_: now)
-        assert _midnight(0) - _midnight(1) == 25 * 3600
-        assert _midnight(1) - _midnight(2) == 24 * 3600
+        local = time.localtime
+        noon = time.mktime((2026, 10, 26, 12, 0, 0, 0, 0, -1))
+        monkeypatch.setattr(time, "time", lambda: noon)
+        monkeypatch.setattr(time, "localtime", lambda *at: local(*at) if at else local(noon))
+        hours = {"first": 37 - 1 / 60, "before": 37 + 1 / 60, "last": 12 + 1 / 60}  # hours before that noon
+        entries = [entry(ago / 24, name) for name, ago in hours.items()]
+        told = asked(tmp_path, entries, "?days=3").json()["days"]
     finally:
         monkeypatch.undo()
         time.tzset()
+    found = {row["day"]: {one["model"] for one in row["models"]} for row in told}
+    assert found == {"2026-10-24": {"before"}, "2026-10-25": {"first", "last"}, "2026-10-26": set()}

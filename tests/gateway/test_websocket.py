@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from penstock.testing import Reply
-from tests.support.gateway import answer, gateway
-from tests.support.openresponses import FAST, LIMIT, lawful, socket, until
+from tests.gateway.test_metrics import figure
+from tests.oracles.gateway.vendor_error_cases import SENT, UPSTREAMS, WANTED, begun
+from tests.support import process
+from tests.support.client_requests import get
+from tests.support.each_case import each
+from tests.support.gateway import answer, gateway, hash_key
+from tests.support.openresponses import FAST, LIMIT, fits, lawful, socket, until
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import httpx
 
     from penstock.testing import Upstream
@@ -30,7 +41,7 @@ def url(made: tuple[Running, Upstream]) -> str:
 # ── the suite's own rows ──────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("provider", [*BEHIND, "replay"])
+@each("provider", [*BEHIND, "replay"])
 def test_a_response(url: str, provider: str) -> None:
     with socket(url) as ws:
         response = ws.get_response(
@@ -49,7 +60,7 @@ def test_responses_one_after_the_other(url: str) -> None:
     assert [item["type"] for item in two["output"]] == ["reasoning", "message"]
 
 
-@pytest.mark.parametrize("provider", BEHIND)
+@each("provider", BEHIND)
 def test_a_continuation(made: tuple[Running, Upstream], provider: str) -> None:
     with socket(made[0].url) as ws:
         first = ws.get_response(model=f"{provider}/text", input="My name is Alice.", store=False)
@@ -62,7 +73,7 @@ def test_a_continuation(made: tuple[Running, Upstream], provider: str) -> None:
     assert third["store"] is False
 
 
-@pytest.mark.parametrize("provider", BEHIND)
+@each("provider", BEHIND)
 def test_a_new_connection_knows_nothing_that_was_not_stored(url: str, provider: str) -> None:
     with socket(url) as ws:
         first = ws.get_response(model=f"{provider}/text", input="Hi.", store=False)
@@ -92,7 +103,7 @@ def test_a_response_that_never_was(url: str) -> None:
     assert (error["code"], error["param"]) == ("previous_response_not_found", "previous_response_id")
 
 
-@pytest.mark.parametrize("provider", BEHIND)
+@each("provider", BEHIND)
 def test_a_continuation_that_fails_is_forgotten(url: str, provider: str) -> None:
     body = {"model": f"{provider}/text", "store": False}
     with socket(url) as ws:
@@ -171,9 +182,7 @@ def test_a_warm_up_of_no_model_is_refused(url: str) -> None:
         assert ws.error(model="openai-chat/text", generate=False, previous_response_id="resp_x")["status"] == 400
 
 
-@pytest.mark.parametrize(
-    ("raw", "said"),
-    [
+@each("raw, said", [
         ("{", "the body is not JSON"), ("[]", "expected an object"),
         ('{"type":"response.cancel"}', "'response.cancel': to call a response off, close the connection"),
         ('{"type":"response.steer","response_id":"r","input":"x"}', "'response.steer': a response is not steered here"),
@@ -181,8 +190,7 @@ def test_a_warm_up_of_no_model_is_refused(url: str) -> None:
         ('{"type":"response.create","model":"openai-chat/text","input":"x","background":true}', "background"),
         ('{"type":"response.create","model":"openai-chat/text","input":"x","conversation":"c"}', "conversations"),
         ('{"type":"response.create","model":"nobody","input":"x"}', "nobody"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_what_is_not_understood_is_said_and_the_connection_stays(url: str, raw: str, said: str) -> None:
     with socket(url) as ws:
         ws.raw.send(raw)
@@ -193,7 +201,7 @@ def test_what_is_not_understood_is_said_and_the_connection_stays(url: str, raw: 
         assert ws.get_response(model="openai-chat/text", input="Hi.")["status"] == "completed"
 
 
-@pytest.mark.parametrize("provider", BEHIND)
+@each("provider", BEHIND)
 def test_a_stream_that_breaks_ends_with_one_message(provider: str) -> None:
     """Wherever it breaks: a second would be taken for the answer to the next request."""
     places = [0, 1, 300, 700, 1500, 3000, -900, -300, -40]
@@ -227,7 +235,7 @@ def test_who_leaves_lets_the_provider_go() -> None:
                 until(lambda: up.requests)
             until(up.requests[0].disconnected.is_set)
             assert until(running.rows)[0].status == "cancelled"
-            until(lambda: running.app._sockets.open == 0)
+            until(lambda: figure(get(f"{running.url}/metrics").content, "penstock_websockets_open") == 0)
             until(lambda: _tasks(running) <= tasks)  # noqa: B023 — waited for here; that of the start may be over
 
 
@@ -236,3 +244,123 @@ def _tasks(running: Running) -> int:
         return len(asyncio.all_tasks())
 
     return int(running.call(count()))
+
+
+# ── who may open one, and what ends one ───────────────────────────────────────────────────────────
+
+
+def test_a_key_is_asked_for_at_the_door() -> None:
+    keys = {name: {"hash": hash_key(f"secret-of-{name}")} for name in ("ann", "ben")}
+    with gateway(keys=keys) as (running, _):
+        with pytest.raises(InvalidStatus) as refused, socket(running.url):
+            pass
+        assert refused.value.response.status_code in {401, 403}
+        with socket(running.url, Authorization="Bearer secret-of-ann") as ann:
+            first = ann.get_response(model="openai-chat/text", input="Hi.")
+        with socket(running.url, Authorization="Bearer secret-of-ben") as ben:
+            error = ben.error(model="openai-chat/text", input="Hi.", previous_response_id=first["id"])
+        assert error["code"] == "previous_response_not_found"
+        assert [(row.key, row.http) for row in running.rows()] == [("ben", 400), ("ann", 200), ("", 401)]
+
+
+def test_a_page_of_another_site_may_not_connect(url: str) -> None:
+    with pytest.raises(InvalidStatus), socket(url, Origin="https://elsewhere.example"):
+        pass
+
+
+def test_there_is_no_socket_elsewhere(url: str) -> None:
+    with pytest.raises(InvalidStatus), socket(url, "/v1/chat/completions"):
+        pass
+
+
+def test_a_message_that_is_too_large_ends_the_connection() -> None:
+    with gateway(serve={"body": 1000}) as (running, _), socket(running.url) as ws:
+        ws.send(model="openai-chat/text", input="x" * 2000)
+        with pytest.raises(ConnectionClosed) as closed:
+            ws.raw.recv(timeout=LIMIT)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1009
+
+
+def test_a_connection_outlives_the_time_that_a_request_has_to_come(tmp_path: Path) -> None:
+    """`penstock serve` gives up on a head that does not come; a WebSocket's has come."""
+    with process.gateway(tmp_path, "[serve]\nread = 0.3\npace = 0.0\n") as running, socket(running.base) as ws:
+        first = ws.get_response(model="replay/text", input="Hi.", store=False)
+        time.sleep(0.5)
+        assert ws.get_response(model="replay/text", input="And?", store=False, previous_response_id=first["id"])
+
+
+# ── errors say what HTTP would say beside the body: the status, and when to come back ─────────────
+
+
+@each("upstream", UPSTREAMS)
+def test_a_refusal_has_status_and_headers(upstream: str) -> None:
+    status, body = SENT[upstream]["rate-limit"]
+    reply = Reply.body(body, status=status, headers={"retry-after": "7", "x-request-id": "up-1"})
+    with gateway(reply, serve=FAST) as (running, _), socket(running.url) as ws:
+        (frame,) = ws.turn(model=f"{upstream}/text", input="Hi.")
+        fits("WebSocketErrorEvent", frame)
+        assert (frame["status"], frame["error"]["code"]) == (429, "rate_limit_exceeded")
+        headers: dict[str, Any] = frame["headers"]
+        assert (headers["retry-after"], headers["retry-after-ms"]) == ("7", "7000")
+        assert (headers["x-penstock-refused-by"], headers["x-upstream-request-id"]) == ("provider", "up-1")
+        assert not [name for name in headers if name.startswith("content-")]
+
+
+@each("upstream, kind", product(UPSTREAMS, ["rate-limit", "quota", "overflow", "server"]))
+def test_a_failure_in_mid_turn_has_them_too(upstream: str, kind: str) -> None:
+    failing = Reply.body(
+        begun(upstream, SENT[upstream][kind][1]["error"]), headers={"content-type": "text/event-stream"}
+    )
+    with gateway(failing, serve=FAST) as (running, _), socket(running.url) as ws:
+        frames = ws.turn(model=f"{upstream}/text", input="Hi.")
+        assert any(frame["type"] == "response.output_text.delta" for frame in frames)
+        last = frames[-1]
+        assert last["type"] == "response.failed"
+        assert last["status"] == WANTED["responses"][kind][0]
+        wait = "7" if kind == "rate-limit" and upstream != "anthropic" else None  # whose message gives no time
+        assert last["headers"].get("retry-after") == wait
+
+
+def test_the_gateways_own_refusal_has_status_and_headers() -> None:
+    with gateway(serve=FAST) as (running, _), socket(running.url) as ws:
+        for body in ({"model": "nobody", "input": "x"}, {"model": "nobody", "input": "x", "generate": False}):
+            (frame,) = ws.turn(**body)
+            fits("WebSocketErrorEvent", frame)
+            assert (frame["status"], frame["headers"]["x-penstock-refused-by"]) == (404, "gateway")
+
+
+def _broken_off(*rows: dict[str, Any]) -> Reply:
+    """A Responses stream that says one word, then the rows, and ends without the end of its response."""
+    said = begun("responses", {"code": "", "message": "gone"})
+    opening = said[: said.index(b"event: response.failed")] if b"event: " in said else said[: said.rindex(b"data: ")]
+    more = b"".join(b"data: %b\n\n" % msgspec.json.encode(row) for row in rows)
+    return Reply.body(opening + more, headers={"content-type": "text/event-stream"})
+
+
+@each(
+    "error, wanted",
+    [
+        ({"code": "server_error", "message": "boom"}, (500, "server_error", "server_error")),
+        ({"code": "rate_limit_exceeded", "message": "slow"}, (429, "rate_limit_error", "rate_limit_exceeded")),
+        (
+            {"error": {"type": "insufficient_quota", "code": "insufficient_quota", "message": "spent"}},
+            (429, "insufficient_quota", "insufficient_quota"),
+        ),
+    ],
+)
+def test_an_error_that_no_failed_response_follows_has_its_own_type(
+    error: dict[str, Any], wanted: tuple[int, str, str]
+) -> None:
+    """In the stream it may be flat, beside the type of the event, which is not the type of the error."""
+    with gateway(_broken_off({"type": "error", **error}), serve=FAST) as (running, _), socket(running.url) as ws:
+        frame = ws.turn(model="responses/text", input="Hi.")[-1]
+        fits("WebSocketErrorEvent", frame)
+        assert (frame["status"], frame["error"]["type"], frame["error"]["code"]) == wanted
+
+
+def test_a_response_that_is_cut_fails_under_the_id_that_it_began_with() -> None:
+    with gateway(_broken_off(), serve=FAST) as (running, _), socket(running.url) as ws:
+        frames = ws.turn(model="responses/text", input="Hi.")
+        assert frames[-1]["type"] == "response.failed"
+        assert {frame["response"]["id"] for frame in frames if "response" in frame} == {"resp_1"}

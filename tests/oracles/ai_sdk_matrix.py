@@ -6,6 +6,7 @@ provider packages, and the class behind `useChat`. The SDK runs the tools and as
 from __future__ import annotations
 
 import sys
+from itertools import product
 from typing import TYPE_CHECKING, Any, get_args
 
 from tests.oracles.node.oracle import UI_VERSIONS, Oracles, Provider
@@ -13,10 +14,10 @@ from tests.oracles.sdk_matrix import CALL, SAID, SCENARIOS, SCHEMA, SPOKEN, THAN
 from tests.support.gateway import gateway
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from tests.oracles.node.oracle import Version
-    from tests.oracles.sdk_matrix import Found
+    from tests.oracles.sdk_matrix import Cell, Found
 
 PAGE = "usechat"
 ONLY = {"open-responses": {7}, "mistral": {7}}  # installed for one version alone
@@ -48,21 +49,24 @@ def check(client: str, scenario: str, stream: bool, seen: dict[str, Any]) -> Non
     assert seen.get("roles", ["user", "assistant"]) == ["user", "assistant"], seen  # no message is shown twice
 
 
-def cells(oracles: Oracles, base: str, name: str) -> Iterator[Found]:
-    """Client, provider, scenario with its form, and what is wrong with it."""
+def cells(oracles: Oracles, base: str, name: str, chosen: Iterable[Cell] = ()) -> Iterator[Found]:
+    """Client, provider, scenario with its form, and what is wrong with it. `chosen`: which ones; else all of them."""
     ai, client = clients()[name]
-    for provider in SPOKEN:
-        for scenario in SCENARIOS:
-            for stream in (True,) if client == PAGE else (False, True):
-                job = {"client": client, "baseURL": base + WHERE.get(client, "/v1"), "stream": stream,
-                       "model": f"{provider}/{scenario}", "tool": TOOL if scenario == "tools" else None}  # fmt: skip
-                wrong = ""
-                try:
-                    ((seen,),) = oracles.run("turns", ai, [job])
-                    check(client, scenario, stream, seen)
-                except AssertionError as error:
-                    wrong = str(error)[:600]
-                yield name, provider, f"{scenario}, {'streamed' if stream else 'whole'}", wrong
+    for provider, scenario, stream in chosen or product(SPOKEN, SCENARIOS, forms(name)):
+        job = {"client": client, "baseURL": base + WHERE.get(client, "/v1"), "stream": stream,
+               "model": f"{provider}/{scenario}", "tool": TOOL if scenario == "tools" else None}  # fmt: skip
+        wrong = ""
+        try:
+            ((seen,),) = oracles.run("turns", ai, [job])
+            check(client, scenario, stream, seen)
+        except AssertionError as error:
+            wrong = str(error)[:600]
+        yield name, provider, f"{scenario}, {'streamed' if stream else 'whole'}", wrong
+
+
+def forms(name: str) -> tuple[bool, ...]:
+    """A page only streams."""
+    return (True,) if name.endswith(PAGE) else (False, True)
 
 
 def main() -> int:

@@ -7,6 +7,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+# OpenAI's SDK looks at it when a stream is garbage, which may be while Google's imports it.
+import httpx  # noqa: F401
+
 STREAM, WHOLE = "text/event-stream", "application/json"
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock._fold import fold_all
+from penstock import fold_all
 from tests.oracles.ai_sdk import PROVIDERS, AiSdk
 from tests.support import corpus, outcomes
 from tests.support import recorded_streams as recorded

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from penstock import _protocols as protocols
 from penstock import events as ev
+from penstock import fold_all, unfold
 from penstock import request as rq
-from penstock._fold import fold_all, unfold
-from penstock._grammar import Guard
 from tests.oracles import expected
 from tests.oracles.node.oracle import VERSIONS, Oracles, StreamJob, Version
 from tests.support import corpus
 from tests.support import run_streams as running
+from tests.support.each_case import each
+from tests.support.parsed_parts import read_parts
 from tests.support.stream_cases import Case, cases
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
 Json = dict[str, Any]
 
@@ -35,14 +35,8 @@ Json = dict[str, Any]
 
 
 def taken(source: str, parts: Iterable[Json]) -> rq.Turn:
-    """One turn out of parsed parts, which also must read the same as lines."""
-    decoder, guard, parts = protocols.decoder(source), Guard(strict=True), list(parts)
-    events: list[ev.AnyEvent] = []
-    for part in parts:
-        events += guard.feed(decoder.read_payload(part))
-    events += [*guard.feed(decoder.finish()), *guard.finish()]
-    assert running.decode(source, b"".join(json.dumps(part).encode() + b"\n" for part in parts), "ndjson") == events
-    return fold_all(events)[0]
+    """One turn out of parsed parts."""
+    return fold_all(read_parts(source, parts))[0]
 
 
 def calls(turn: rq.Turn) -> list[tuple[str, str, Any]]:
@@ -160,8 +154,8 @@ def own_tools(turn: rq.Turn) -> dict[str, Json]:
     return {name: {"schema": {"type": "object"}} for name in names}
 
 
-@pytest.mark.parametrize("name", [*(f"anthropic.{name}" for name in CLAUDE), *(f"openai-chat.{name}" for name in CHAT)])
-@pytest.mark.parametrize("ai", VERSIONS)
+@each("name", [*(f"anthropic.{name}" for name in CLAUDE), *(f"openai-chat.{name}" for name in CHAT)])
+@each("ai", VERSIONS)
 def test_a_full_stream_means_what_its_source_means(oracles: Oracles, server: str, ai: Version, name: str) -> None:
     (native,) = fold_all(chosen()[name].decoded())
     turn = asked(oracles, server, ai, name, **own_tools(native))
@@ -170,7 +164,7 @@ def test_a_full_stream_means_what_its_source_means(oracles: Oracles, server: str
         assert state(turn) == state(native)
 
 
-@pytest.mark.parametrize("ai", VERSIONS)
+@each("ai", VERSIONS)
 def test_a_signature_comes_through(oracles: Oracles, server: str, ai: Version) -> None:
     (native,) = fold_all(chosen()["anthropic.thinking-and-call"].decoded())
     turn = asked(oracles, server, ai, "anthropic.thinking-and-call", **own_tools(native))
@@ -178,8 +172,8 @@ def test_a_signature_comes_through(oracles: Oracles, server: str, ai: Version) -
     assert b"signature_delta" in b"".join(name + data for name, data in running.encode("anthropic", list(unfold(turn))))
 
 
-@pytest.mark.parametrize("name", FAULTS)
-@pytest.mark.parametrize("ai", VERSIONS)
+@each("name", FAULTS)
+@each("ai", VERSIONS)
 def test_an_error_is_one_fault(oracles: Oracles, server: str, ai: Version, name: str) -> None:
     (native,) = fold_all(chosen()[f"anthropic.{name}"].decoded())
     turn = asked(oracles, server, ai, f"anthropic.{name}")
@@ -190,7 +184,7 @@ def test_an_error_is_one_fault(oracles: Oracles, server: str, ai: Version, name:
     assert turn.text == native.text
 
 
-@pytest.mark.parametrize("ai", [5, 6, 7])
+@each("ai", [5, 6, 7])
 def test_a_tool_that_the_provider_ran_is_the_provider_s(oracles: Oracles, server: str, ai: Version) -> None:
     (native,) = fold_all(chosen()["anthropic.provider-run-search"].decoded())
     turn = asked(oracles, server, ai, "anthropic.provider-run-search", **WEB_SEARCH)
@@ -206,31 +200,35 @@ def test_a_tool_that_the_provider_ran_is_the_provider_s(oracles: Oracles, server
 # ── recorded runs of `doStream` ───────────────────────────────────────────────────────────────────
 
 NATIVE = {"anthropic-messages": "anthropic", "openai-chat": "openai-chat"}
-RUNS = [(entry, place) for entry in corpus.streams() if entry.expected for place in range(len(entry.expected["cases"]))]
 
 
-def named(runs: list[tuple[corpus.Entry, int]]) -> list[Any]:
-    """The runs as parameters; without the corpus, one that is skipped by its reason."""
-    reason = corpus.absent_reason()
-    if reason:
-        return [pytest.param(None, 0, id="none", marks=pytest.mark.skip(reason=reason))]
-    return [pytest.param(entry, place, id=f"{entry.name}#{place}") for entry, place in runs]
-
-
-def run_of(entry: corpus.Entry, place: int) -> tuple[expected.Case, list[Json]]:
-    document = entry.expected
-    assert document is not None
-    return expected.cases(document)[place], document["cases"][place]["parts"]
-
-
-def test_there_are_recorded_runs() -> None:
+def runs(*protocols: str) -> Iterator[tuple[corpus.Entry, expected.Case, list[Json]]]:
+    """The recorded runs: a stream, what is asserted of it, and the parts that it became."""
     corpus.corpus_or_skip()
-    assert len(RUNS) > 50
+    for entry in corpus.streams():
+        if entry.expected and (not protocols or entry.protocol in protocols):
+            parts = [case["parts"] for case in entry.expected["cases"]]
+            yield from zip([entry] * len(parts), expected.cases(entry.expected), parts, strict=True)
 
 
-@pytest.mark.parametrize(("entry", "place"), named(RUNS))
-def test_recorded_parts_are_read_as_another_reader_does(entry: corpus.Entry, place: int) -> None:
-    case, parts = run_of(entry, place)
+def check_all(check: Callable[[corpus.Entry, expected.Case, list[Json]], None], *protocols: str) -> int:
+    """Check each run, and report all that fail. Returns how many there are."""
+    failures, count = list[str](), 0
+    for entry, case, parts in runs(*protocols):
+        count += 1
+        try:
+            check(entry, case, parts)
+        except AssertionError as error:
+            failures.append(f"{entry.name}: {error}")
+    assert failures == []
+    return count
+
+
+def test_recorded_parts_are_read_as_another_reader_does() -> None:
+    assert check_all(as_another_reader) > 50
+
+
+def as_another_reader(_: corpus.Entry, case: expected.Case, parts: list[Json]) -> None:
     turn, outcome = taken("aisdk", _one_turn(parts)), case.outcomes[0]
     assert turn.text == outcome.text
     assert turn.reasoning == outcome.reasoning
@@ -256,9 +254,11 @@ OTHERWISE = {
 }
 
 
-@pytest.mark.parametrize(("entry", "place"), named([run for run in RUNS if run[0].protocol in NATIVE]))
-def test_recorded_parts_mean_what_the_stream_means(entry: corpus.Entry, place: int) -> None:
-    case, parts = run_of(entry, place)
+def test_recorded_parts_mean_what_the_stream_means() -> None:
+    assert check_all(as_the_stream, *NATIVE) > 20
+
+
+def as_the_stream(entry: corpus.Entry, case: expected.Case, parts: list[Json]) -> None:
     if not case.belongs(entry.payloads()) or case.reshaped or not case.whole:
         return  # a run over another body, or one that shows a call as text
     native, turn = fold_all(running.decode(NATIVE[entry.protocol], entry.body))[0], taken("aisdk", _one_turn(parts))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from penstock._fold import fold_all
+from penstock import fold_all
 from tests.oracles import anthropic_sdk, expected, google_sdk, openai_chat_sdk, openai_responses, plain_json
 from tests.support import corpus, outcomes
 from tests.support import recorded_streams as recorded

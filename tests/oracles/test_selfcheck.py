@@ -7,12 +7,12 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
-import pytest
 
 from tests.oracles import anthropic_sdk, expected, google_sdk, openai_chat_sdk, openai_responses, samples
 from tests.oracles.samples import SAID
 from tests.support import corpus
 from tests.support import key_paths as keypaths
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,7 @@ def test_a_chat_error_in_the_stream_is_the_providers_and_keeps_what_was_said() -
     assert (outcome.text, outcome.error, outcome.failed) == ("Half", "gone", None)
 
 
-@pytest.mark.parametrize("beta", [False, True])
+@each("beta", [False, True])
 def test_a_message_is_read_by_the_anthropic_sdk(beta: bool) -> None:
     usage = {"input_tokens": 5, "output_tokens": 9}
     wanted = msgspec.structs.replace(SAID, finish="tool_use", usage=usage)
@@ -69,7 +69,7 @@ def test_an_anthropic_error_is_the_providers() -> None:
     assert (outcome.error, outcome.failed) == ("busy", None)
 
 
-@pytest.mark.parametrize("read", [openai_responses.outcomes, openai_responses.sdk_outcomes])
+@each("read", [openai_responses.outcomes, openai_responses.sdk_outcomes])
 def test_a_response_is_read_from_its_snapshot_and_by_the_openai_sdk(read: Callable[[bytes], list[Outcome]]) -> None:
     wanted = msgspec.structs.replace(SAID, finish="completed", usage=samples.RESPONSE_USAGE)
     assert read(samples.response_stream()) == [wanted]
@@ -79,7 +79,7 @@ def test_two_responses_in_one_body_are_two() -> None:
     assert [o.text for o in openai_responses.outcomes(samples.response_stream() * 2)] == ["See there."] * 2
 
 
-@pytest.mark.parametrize("vertex", [False, True])
+@each("vertex", [False, True])
 def test_gemini_is_read_by_the_google_sdk(vertex: bool) -> None:
     usage = {"promptTokenCount": 5, "candidatesTokenCount": 9}
     wanted = msgspec.structs.replace(SAID, finish="STOP", usage=usage)
@@ -94,7 +94,7 @@ def test_expected_parts_are_read() -> None:
     assert not case.belongs(["Hm.", "See"])
 
 
-@pytest.mark.parametrize("read", [row[2] for row in READERS])
+@each("read", [row[2] for row in READERS])
 def test_what_an_oracle_cannot_take_is_a_failure_and_never_an_exception(read: Callable[[bytes], list[Outcome]]) -> None:
     (outcome,) = read(b"event: message_start\ndata: {not json\n\n")
     assert outcome.failed
@@ -111,7 +111,7 @@ def test_key_paths_that_stop_nowhere_go_all_the_way() -> None:
 
 
 @corpus.SHARES
-@pytest.mark.parametrize(("label", "protocols", "read"), READERS, ids=[row[0] for row in READERS])
+@each("label, protocols, read", READERS)
 def test_oracles_read_nearly_every_recorded_stream(
     label: str, protocols: tuple[str, ...], read: Callable[[bytes], list[Outcome]], share: int
 ) -> None:

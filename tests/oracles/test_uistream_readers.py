@@ -13,11 +13,12 @@ import pytest
 from msgspec.structs import replace
 
 from penstock import events as ev
+from penstock import fold_all
 from penstock import request as rq
-from penstock._fold import fold_all
 from tests.oracles.node.oracle import UI_VERSIONS, Oracles, Read, ReadJob, Version
 from tests.support import corpus
 from tests.support import run_streams as running
+from tests.support.each_case import each
 from tests.support.stream_cases import cases
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def is_apart(events: Sequence[ev.AnyEvent]) -> bool:
     return bool(answered & clients) or any(getattr(event, "protocol", "") == "uistream" for event in events)
 
 
-@pytest.mark.parametrize("ai", UI_VERSIONS)
+@each("ai", UI_VERSIONS)
 def test_every_case_is_rebuilt(oracles: Oracles, ai: Version) -> None:
     streams = {case.id: first_turn(case.expected()) for case in cases()}
     ours = {name: events for name, events in streams.items() if not is_apart(events)}
@@ -117,16 +118,16 @@ def test_every_case_is_rebuilt(oracles: Oracles, ai: Version) -> None:
     assert all_differences(oracles, ai, ours) == {}
 
 
-@pytest.mark.parametrize("protocol", ["anthropic-messages", "openai-chat"])
-@pytest.mark.parametrize("ai", UI_VERSIONS)
+@each("protocol", ["anthropic-messages", "openai-chat"])
+@each("ai", UI_VERSIONS)
 def test_recorded_streams_are_rebuilt(oracles: Oracles, ai: Version, protocol: str) -> None:
     """A fourth of them, another one for each version."""
     check_recorded(oracles, ai, protocol, slice(UI_VERSIONS.index(ai), None, 4))
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("protocol", ["anthropic-messages", "openai-chat"])
-@pytest.mark.parametrize("ai", UI_VERSIONS)
+@each("protocol", ["anthropic-messages", "openai-chat"])
+@each("ai", UI_VERSIONS)
 def test_every_recorded_stream_is_rebuilt(oracles: Oracles, ai: Version, protocol: str) -> None:
     check_recorded(oracles, ai, protocol, slice(None))
 
@@ -156,7 +157,7 @@ def call(index: int, name: str, json: str, **fields: Any) -> list[ev.AnyEvent]:
     return [start, ev.CallDelta(index, json), ev.CallEnd(index, name, "tide", json, **fields)]
 
 
-@pytest.mark.parametrize("ai", UI_VERSIONS)
+@each("ai", UI_VERSIONS)
 def test_a_cut_call_is_shown_as_failed_and_never_run(oracles: Oracles, ai: Version) -> None:
     *begun, _ = call(0, "c", '{"port":"F')
     seen = read(oracles, ai, START, *begun, ev.CallCut(0, "c", "tide", '{"port":"F'), ev.Finish("length", "max_tokens"))
@@ -167,7 +168,7 @@ def test_a_cut_call_is_shown_as_failed_and_never_run(oracles: Oracles, ai: Versi
     assert seen.finish_reason == "length"
 
 
-@pytest.mark.parametrize("ai", UI_VERSIONS)
+@each("ai", UI_VERSIONS)
 def test_what_a_fault_breaks_off_is_shown_as_unfinished_beside_the_error(oracles: Oracles, ai: Version) -> None:
     """A page must not count the call as answered, or it would send it to the model."""
     said: list[ev.AnyEvent] = [ev.TextStart(0), ev.TextDelta(0, "Half a "), ev.CallStart(1, "c", "tide")]
@@ -179,7 +180,7 @@ def test_what_a_fault_breaks_off_is_shown_as_unfinished_beside_the_error(oracles
     assert seen.finish_reason is None
 
 
-@pytest.mark.parametrize("ai", UI_VERSIONS)
+@each("ai", UI_VERSIONS)
 def test_parallel_calls_keep_their_own_input(oracles: Oracles, ai: Version) -> None:
     events: list[ev.AnyEvent] = [
         ev.CallStart(0, "a", "tide"), ev.CallStart(1, "b", "tide"), ev.CallDelta(0, '{"n":'), ev.CallDelta(1, '{"n":'),
@@ -191,14 +192,14 @@ def test_parallel_calls_keep_their_own_input(oracles: Oracles, ai: Version) -> N
     assert seen.finish_reason == "tool-calls"
 
 
-@pytest.mark.parametrize("ai", UI_VERSIONS)
+@each("ai", UI_VERSIONS)
 def test_a_result_without_its_call_does_not_end_the_stream(oracles: Oracles, ai: Version) -> None:
     seen = read(oracles, ai, START, ev.Result(0, "earlier", "tide", "1"), ev.TextStart(1), ev.TextDelta(1, "Hi"), ev.TextEnd(1), STOP)  # fmt: skip
     assert seen.error is None
     assert told(seen, "text") == "Hi"
 
 
-@pytest.mark.parametrize("ai", UI_VERSIONS)
+@each("ai", UI_VERSIONS)
 def test_what_was_run_upstream_is_shown_and_not_run(oracles: Oracles, ai: Version) -> None:
     sdk: Json = {"by": "provider", "extra": {"aisdk": {"sdk": True}}}
     seen = read(
@@ -213,7 +214,7 @@ def test_what_was_run_upstream_is_shown_and_not_run(oracles: Oracles, ai: Versio
     assert [part.get("providerExecuted") for part in parts(seen, "tool-")] == [True, None, True, True]
 
 
-@pytest.mark.parametrize("ai", UI_VERSIONS)
+@each("ai", UI_VERSIONS)
 def test_a_step_waits_for_open_parts(oracles: Oracles, ai: Version) -> None:
     events: list[ev.AnyEvent] = [
         ev.TextStart(0), ev.TextDelta(0, "One "), ev.CallStart(1, "c", "tide"), ev.Step(2), ev.TextDelta(0, "two."),
@@ -227,7 +228,7 @@ def test_a_step_waits_for_open_parts(oracles: Oracles, ai: Version) -> None:
     assert [part["type"] for part in parts(seen, "")].count("step-start") == 2
 
 
-@pytest.mark.parametrize("ai", UI_VERSIONS)
+@each("ai", UI_VERSIONS)
 def test_state_comes_back_from_the_page(oracles: Oracles, ai: Version) -> None:
     signed = {"anthropic": {"signature": "c2ln"}}
     kept = {"type": "compaction", "content": "so far"}
@@ -243,7 +244,7 @@ def test_state_comes_back_from_the_page(oracles: Oracles, ai: Version) -> None:
     assert [p.data for p in turn.parts if isinstance(p, rq.Opaque)] == [kept]
 
 
-@pytest.mark.parametrize("ai", UI_VERSIONS)
+@each("ai", UI_VERSIONS)
 def test_files_sources_and_data(oracles: Oracles, ai: Version) -> None:
     seen = read(
         oracles, ai, START, ev.FileStart(0, "image/png"), ev.FileDelta(0, "aW1"), ev.FileDelta(0, "n"), ev.FileEnd(0),
@@ -257,8 +258,8 @@ def test_files_sources_and_data(oracles: Oracles, ai: Version) -> None:
     assert [part["data"] for part in seen.data] == [{"wind": 3}, "hi"]
 
 
-@pytest.mark.parametrize("reason", ["stop", "length", "calls", "filter", "refusal", "pause", "other"])
-@pytest.mark.parametrize("ai", UI_VERSIONS)
+@each("reason", ["stop", "length", "calls", "filter", "refusal", "pause", "other"])
+@each("ai", UI_VERSIONS)
 def test_every_reason_is_one_that_readers_know(oracles: Oracles, ai: Version, reason: ev.Reason) -> None:
     seen = read(oracles, ai, START, ev.Usage(40, 12, 10), ev.Finish(reason, "odd_word"))
     assert seen.error is None
@@ -269,7 +270,7 @@ def test_every_reason_is_one_that_readers_know(oracles: Oracles, ai: Version, re
     assert seen.message["metadata"]["model"] == "harbour-1"
 
 
-@pytest.mark.parametrize("ai", UI_VERSIONS)
+@each("ai", UI_VERSIONS)
 def test_a_fault_is_the_page_s_error(oracles: Oracles, ai: Version) -> None:
     said: list[ev.AnyEvent] = [ev.TextStart(0), ev.TextDelta(0, "Ebb"), ev.TextEnd(0)]
     seen = read(oracles, ai, START, *said, ev.Fault("overloaded", "busy"))
@@ -281,7 +282,7 @@ def test_a_fault_is_the_page_s_error(oracles: Oracles, ai: Version) -> None:
     assert told(stopped, "text") == "Ebb"
 
 
-@pytest.mark.parametrize("ai", UI_VERSIONS)
+@each("ai", UI_VERSIONS)
 def test_the_body_is_the_message_that_a_page_builds(oracles: Oracles, ai: Version) -> None:
     events: list[ev.AnyEvent] = [
         START, ev.ReasoningStart(0), ev.ReasoningDelta(0, "hm"), ev.ReasoningEnd(0, {"anthropic": {"signature": "c2ln"}}),

@@ -1,8 +1,4 @@
-"""A gateway with its inspector, and a real Chromium to look at its page.
-
-The browser is a module's: Playwright holds an event loop in this thread as long as it runs, and tests elsewhere need one
-of their own.
-"""
+"""A real Chromium to look at the inspector's page: one for all modules of a process."""
 
 from __future__ import annotations
 
@@ -11,58 +7,45 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock._inspector import keeping_policy
-from penstock._inspector.static_files import StaticFiles
-from tests.support.browser import LIMIT, SHOTS, chromium
-from tests.support.inspector import Inspected, inspected
+from tests.support.browser import LIMIT, PAGE, SHOTS, shared_chromium
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
-
-
-@pytest.fixture(scope="module")
-def gateway() -> Iterator[Inspected]:
-    with inspected() as running:
-        yield running
-
-
-@pytest.fixture
-def keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Turns are kept while somebody watches only, as with team keys."""
-    monkeypatch.setattr(keeping_policy, "is_loopback", lambda _host: False)
-
-
-@pytest.fixture(scope="module")
-def slow_gateway() -> Iterator[Inspected]:
-    with inspected(serve={"pace": 0.02}) as running:
-        yield running
-
-
-# ── the browser ───────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.fixture(scope="session")
 def built() -> None:
     """The page is there to be looked at."""
-    if not StaticFiles().built:
+    if not (PAGE / "index.html").exists():
         pytest.skip("the inspector's page is not built (make web builds it)")
 
 
-@pytest.fixture(scope="module")
-def browser(built: None) -> Iterator[Browser]:
-    """The machine's own Chromium, without a window."""
+@pytest.fixture(scope="session")
+def chromium(built: None) -> Iterator[Callable[[], AbstractContextManager[Browser]]]:
     assert built is None
+    with shared_chromium() as taken:
+        yield taken
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: Callable[[], AbstractContextManager[Browser]]) -> Iterator[Browser]:
+    """The machine's own Chromium, without a window."""
     with chromium() as made:
         yield made
 
 
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:
-    """A browser that has never been anywhere; dark, 1280 by 800. What it may not do is said in the test that asks it."""
+    """A browser that has never been anywhere; dark, 1280 by 800."""
     made = browser.new_context(
-        viewport={"width": 1280, "height": 800}, color_scheme="dark", reduced_motion="reduce", accept_downloads=True
+        viewport={"width": 1280, "height": 800},
+        color_scheme="dark",
+        reduced_motion="reduce",
+        accept_downloads=True,
+        permissions=["clipboard-read", "clipboard-write"],
     )
     made.set_default_timeout(LIMIT)
     try:
@@ -101,7 +84,7 @@ def _outside(url: str, problems: list[str]) -> None:
 
 @pytest.fixture
 def shot() -> Callable[[Page, str], None]:
-    """Take a picture, where pictures are wanted: `PENSTOCK_SHOTS=docs/pictures make test ARGS=tests/gateway/inspector`."""
+    """Take a picture, where pictures are wanted: `PENSTOCK_SHOTS=docs/pictures make test ARGS=tests/page`."""
 
     def taken(page: Page, name: str) -> None:
         if SHOTS:

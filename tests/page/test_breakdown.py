@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from playwright.sync_api import expect
+from tests.gateway.inspector.test_api import STREAM
 
 from penstock._inspector.live_capture import MAX_REQUEST_BYTES
 from penstock._inspector.request_breakdown import break_down
 from penstock._tokens.estimate import HybridTokenEstimator
 from penstock.testing import Reply
 from tests.core.tokens.test_pictures import png
-from tests.gateway.inspector.test_api import STREAM
 from tests.page.appearances import THEMES
 from tests.page.axe import serious
 from tests.page.test_tokens_view import COUNTED

@@ -15,12 +15,12 @@ import httpx
 from penstock import events as ev
 from penstock._store.redis_limits import RedisLimitStore
 from penstock.testing import Reply
+from tests.support.client_requests import get
 from tests.support.gateway import hash_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
-    from penstock._gateway.config import Key
     from penstock._store.limit_store import LimitRule
     from penstock.events import AnyEvent
     from penstock.testing import ReceivedRequest
@@ -33,8 +33,11 @@ def secret(name: str) -> str:
     return f"pk-{name}-0000000000"
 
 
-def key(name: str, **fields: Any) -> dict[str, Key]:
+def key(name: str, **fields: Any) -> dict[str, Any]:
     return {name: {"hash": hash_key(secret(name)), **fields}}
+
+
+BOSS = key("boss", role="admin")
 
 
 def auth(name: str) -> dict[str, str]:
@@ -180,6 +183,13 @@ def open_stream(url: str, name: str) -> Generator[OpenStream]:
         while "word0" not in seen:
             seen += next(pieces)
         yield OpenStream(reply, pieces)
+
+
+def counted(url: str, kind: str = "tokens", name: str = "a") -> float:
+    """What counts for a limit of a key, as the admin API tells `BOSS`: what is reserved, and what was spent."""
+    reply = get(f"{url}/admin/limits?scope=key&name={name}", headers=auth("boss")).raise_for_status()
+    (row,) = reply.json()["data"]
+    return next(float(limit["used"]) for limit in row["limits"] if limit["kind"] == kind)
 
 
 # ── what a store has counted ──────────────────────────────────────────────────────────────────────

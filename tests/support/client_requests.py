@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import socket
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import httpx
 import msgspec
@@ -78,6 +81,27 @@ def post(url: str, **more: Any) -> httpx.Response:
 def get(url: str, **more: Any) -> httpx.Response:
     """The same for a GET."""
     return httpx.get(url, timeout=20, verify=False, trust_env=False, **more)  # noqa: S501
+
+
+def metric(url: str, name: str, /, *, headers: dict[str, str] | None = None, **labels: str) -> float:
+    """The sum of a metric of a gateway over the series with these labels."""
+    lines = get(f"{url}/metrics", headers=headers).raise_for_status().text.splitlines()
+    wanted = [f'{label}="{value}"' for label, value in labels.items()]
+    named = [line for line in lines if line.startswith((f"penstock_{name} ", f"penstock_{name}{{"))]
+    return sum(float(line.split()[-1]) for line in named if all(one in line for one in wanted))
+
+
+def knock(base: str, client: str, model: str, *, stream: bool, receive_buffer: int = 0) -> socket.socket:
+    """Send a request over a bare socket."""
+    path, body = ASKING[client](model, stream)
+    where, data = urlsplit(base), json.dumps(body).encode()
+    made = socket.socket()
+    if receive_buffer:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    made.settimeout(20)
+    made.connect((where.hostname, where.port))
+    made.sendall(f"POST {path} HTTP/1.1\r\nhost: {where.netloc}\r\ncontent-length: {len(data)}\r\n\r\n".encode() + data)
+    return made
 
 
 def read(protocol: str, data: bytes, *, stream: bool = True) -> list[Any]:

@@ -62,9 +62,7 @@ def fresh(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 thoughts = st.builds(
-    rq.Reasoning,
-    words,
-    extra=st.none() | st.builds(lambda signature: {"anthropic": {"signature": signature}}, words),
+    rq.Reasoning, words, extra=st.none() | st.builds(lambda signature: {"anthropic": {"signature": signature}}, words)
 )
 refusals = st.builds(rq.Text, words, refusal=st.just(True))
 sources = st.builds(rq.Source, st.just("https://example.org/source"), words)

@@ -15,10 +15,12 @@ from zlib import crc32
 import pytest
 
 from tests.oracles import wire
-from tests.support.paths import PROJECT
+from tests.support import paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+PROJECT = paths.PROJECT
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,12 @@ class Reader:
         """The list as the page would show it."""
         return {row["id"]: row for data in self.named("turns") for row in data["rows"]}
 
+    @property
+    def latest(self) -> dict[str, Any]:
+        """The same with what was told of turns after their end."""
+        told = self.named("turns")
+        return {row["id"]: row for data in told for row in (*data["rows"], *data.get("updates", ()))}
+
     def states(self, id: str) -> list[str]:
         """Which states of a turn were told, in order."""
         found = [row["state"] for data in self.named("turns") for row in data["rows"] if row["id"] == id]
@@ -106,7 +112,8 @@ def ended(gateway: Inspected, name: str) -> None:
 
     async def over() -> None:
         async with asyncio.timeout(10):
-            while not gateway.inspector.watch.captures[name].finished:  # noqa: ASYNC110 — it is the next thing that happens
+            captures = gateway.inspector.watch.captures
+            while name in captures and not captures[name].finished:  # noqa: ASYNC110 — it is the next thing that happens
                 await asyncio.sleep(0)
 
     gateway.call(over())

@@ -15,6 +15,8 @@ from penstock.file_fetch import FetchLimits
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from tests.support.gateway import Running
+
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 100
 PUBLIC, PRIVATE = "127.0.0.2", "127.0.0.1"
 NAMES = {"files.example": PUBLIC, "rebind.example": PRIVATE, "metadata.example": "169.254.169.254"}
@@ -50,6 +52,11 @@ class Files:
         ports = frozenset({self.public.server_port, self.private.server_port})
         given: dict[str, Any] = {"size": 10_000, "seconds": 30.0, **more}
         return FetchLimits(allow=lambda address: str(address) == PUBLIC, resolve=resolve, ports=ports, **given)
+
+
+def fetch_from(running: Running, limits: FetchLimits) -> None:
+    """Let a gateway fetch within these limits: what its configuration says of them does not count."""
+    running.app.services.upstream.fetch_limits = limits
 
 
 @contextmanager
@@ -95,11 +102,11 @@ def _private(files: Files) -> type[_Handler]:
 def _public(files: Files) -> type[_Handler]:
     class Handler(_Handler):
         def do_GET(self) -> None:
-            path = self.path.strip("/")
+            path = self.path.strip("/").partition("?")[0]
             files.asked.append(path)
             port = files.private.server_port
             places = {"to-loopback": f"http://127.0.0.1:{port}/secret", "to-name": f"http://rebind.example:{port}/secret",
-                      "loop": "/loop", "moved": "/a.png"}  # fmt: skip
+                      "loop": "/loop", "moved": "/a.png", "to-file": "file:///etc/passwd"}  # fmt: skip
             if path in places:
                 self.answer(b"", "text/plain", 302, location=places[path])
             elif path in ("endless", "slow"):

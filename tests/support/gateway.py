@@ -20,10 +20,13 @@ import tomlkit
 import uvicorn
 from msgspec.structs import replace
 
+from penstock import _delta_templates
+from penstock._engines.reply import ModelReply
 from penstock._gateway.byte_budget import websocket_protocol
 from penstock._http.uvicorn_server import uvicorn_config
 from penstock.gateway import App, GatewayConfig, load_config
 from penstock.testing import Reply, Upstream, play, scripted, scripts
+from penstock.tokens import HybridTokenEstimator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -135,6 +138,7 @@ class Running:
     def __init__(self, app: App, *, plain: bool = False) -> None:
         self.app = app
         self.url = ""
+        self.upstream = ""  # where the upstream is that `gateway` has made
         self._listening = socket.socket()
         self._listening.bind(("127.0.0.1", 0))
         if plain:
@@ -179,14 +183,104 @@ class Running:
         assert self.loop is not None
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(LIMIT)
 
-    def rows(self) -> list[Any]:
+    def rows(self, limit: int = 1000) -> list[Any]:
         """The journal's rows so far, the last first."""
         if self._thread.is_alive():
             self.call(asyncio.sleep(0))  # a client may see the end of an answer before its row is noted
-        journal = self.app.services.journal
-        journal.flush()
-        assert journal.rows is not None
-        return [row for _, row in journal.rows.turns(limit=1000)]
+        return journal_rows(self.app, limit)
+
+    def settled(self) -> bool:
+        """Whether nothing of a turn is left: no place taken, no stream counted, no connection held."""
+        services = self.app.services
+        engine: Any = services.upstream.router.engines.by_name.get("native")
+        held = 0
+        if engine:
+            held = len(engine._http._direct._open) - engine._http._direct.idle
+            held += sum(len(one.connector._acquired) for one in engine._http._sessions.values())
+        return services.limits.open + services.metrics.open_streams + held == 0
+
+    def settle(self) -> None:
+        """Wait until it is."""
+        until(self, self.settled)
+
+    def tasks(self) -> int:
+        """How many tasks its loop has."""
+        return len(asyncio.all_tasks(self.loop))
+
+    def reload(self, **tables: Any) -> None:
+        """Replace the configuration, as a change of the file does."""
+
+        async def load() -> None:
+            self.app.services.reload(config(self.upstream, **tables))
+
+        self.call(load())
+
+    @property
+    def websocket_bytes(self) -> int:
+        """Bytes of requests that all WebSockets hold."""
+        return int(self.app.services.websocket_bytes.used)
+
+    def close_circuits(self) -> None:
+        """Forget which providers have failed."""
+        self.app.services.upstream.router.breakers._circuits.clear()
+
+
+def journal_rows(app: App, limit: int = 1000) -> list[Any]:
+    """The rows of a journal, the last first."""
+    journal = app.services.journal
+    journal.flush()
+    assert journal.rows is not None
+    return [row for _, row in journal.rows.turns(limit=limit)]
+
+
+def until(running: Running, check: Any) -> None:
+    """Wait for something to be so, in the gateway's own loop, for as long as a test may take."""
+
+    async def wait() -> None:
+        async with asyncio.timeout(10):
+            while not check():  # noqa: ASYNC110 — what is waited for is in another thread, and tells nobody
+                await asyncio.sleep(0.002)
+
+    running.call(wait())
+
+
+def settled(running: Running) -> bool:
+    return running.settled()
+
+
+def fail_to_close(patch: pytest.MonkeyPatch, *, cancelled: bool) -> threading.Event:
+    """Have no connection to a provider be closed, for an error or because the work is cancelled. Set when one was tried."""
+    close, tried = ModelReply.aclose, threading.Event()
+
+    async def aclose(reply: ModelReply) -> None:
+        await close(reply)
+        tried.set()
+        if not cancelled:
+            raise OSError("it is gone")
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    patch.setattr(ModelReply, "aclose", aclose)
+    return tried
+
+
+def fail_to_estimate(patch: pytest.MonkeyPatch) -> None:
+    """Have no conversation be counted."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError("no count")
+
+    patch.setattr(HybridTokenEstimator, "estimate_conversation", fail)
+
+
+@contextmanager
+def without_fast_path() -> Iterator[None]:
+    """Have the text of no stream take the shorter way."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_delta_templates, "enabled", False)
+        yield
 
 
 @contextmanager
@@ -195,4 +289,5 @@ def gateway(*replies: Any, env: Mapping[str, str] | None = None, **more: Any) ->
     with scripted(*(replies or (answer,))) as up:
         serve, plain = more.pop("serve", {"pace": 0.0}), more.pop("plain", False)
         with Running(App(config(up.url, serve=serve, **more), env=env or {}), plain=plain) as running:
+            running.upstream = up.url
             yield running, up

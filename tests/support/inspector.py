@@ -6,12 +6,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock._inspector.session_token import HEADER
+from penstock._inspector.static_files import StaticFiles
 from penstock.gateway import App, Inspector
 from penstock.testing import scripted
 from tests.support.gateway import Running, answer, config
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
+    from pathlib import Path
 
     from penstock.testing import Upstream
 
@@ -40,15 +42,18 @@ class Inspected(Running):
 
 
 @contextmanager
-def inspected(*replies: Any, env: Mapping[str, str] | None = None, at: str = "", **more: Any) -> Generator[Inspected]:
+def inspected(
+    *replies: Any, env: Mapping[str, str] | None = None, at: str = "", pages: Path | None = None, **more: Any
+) -> Generator[Inspected]:
     """A gateway with these replies behind it, or another upstream (`at`); options are those of the configuration.
 
-    Callers have the session token, unless it is `without_session`.
+    Callers have the session token, unless it is `without_session`. `pages`: a folder with a page of the test's own.
     """
     with scripted(*(replies or (answer,))) as up:
         serve = more.pop("serve", {"pace": 0.0})
         make = Inspector if more.pop("without_session", False) else OwnInspector
-        with run_inspector(make(App(config(at or up.url, serve=serve, **more), env=env or {}))) as running:
+        app = App(config(at or up.url, serve=serve, **more), env={} if env is None else env)
+        with run_inspector(make(app, StaticFiles(pages) if pages else None)) as running:
             running.up = up
             yield running
 

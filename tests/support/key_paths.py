@@ -1,17 +1,11 @@
 """Every key path that occurs in recorded payloads, so that a decoder can be asked about each one.
 A path reads `choices[].delta.content`; a list is entered as `[]`, and a map with arbitrary keys is not entered at all.
-
-    python tests/support/key_paths.py openai-chat
 """
 
 from __future__ import annotations
 
 import re
-import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from tests.support.paths import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,14 +64,6 @@ STOPS: dict[str, tuple[str, ...]] = {
 }
 
 
-@dataclass
-class Seen:
-    """How many payloads have the path, and one file that does."""
-
-    count: int
-    example: str
-
-
 class Paths:
     """The key paths of JSON values. Knows where to stop, and remembers what it has decided."""
 
@@ -108,37 +94,3 @@ class Paths:
         if known is None:
             known = self._stopped[path] = self._stop.fullmatch(path) is not None
         return known
-
-
-def collect(protocol: str) -> dict[str, Seen]:
-    """Path to count and example, over all recorded streams of a protocol; empty where there is no corpus."""
-    from tests.support.corpus import streams
-
-    paths = Paths(STOPS.get(protocol, ()))
-    seen: dict[str, Seen] = {}
-    for entry in streams(protocol):
-        for payload in entry.payloads():
-            for path in paths.of(payload):
-                known = seen.setdefault(path, Seen(0, entry.name))
-                known.count += 1
-    return seen
-
-
-def main() -> int:
-    sys.path.insert(0, str(PROJECT))
-    from tests.support.corpus import absent_reason, streams
-
-    protocols = sys.argv[1:] or sorted({entry.protocol for entry in streams()})
-    for protocol in protocols:
-        rows = sorted(collect(protocol).items(), key=lambda row: (-row[1].count, row[0]))
-        print(f"# {protocol}: {len(rows)} key paths")  # noqa: T201  (its output is its product)
-        for path, seen in rows:
-            print(f"{seen.count:7} {path}  {seen.example}")  # noqa: T201  (the same)
-    reason = absent_reason()
-    if reason:
-        print(reason, file=sys.stderr)  # noqa: T201  (the same)
-    return 2 if reason else 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

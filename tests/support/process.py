@@ -14,32 +14,35 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import httpx
+import msgspec
 import psycopg
 import redis
 from msgspec.structs import replace
 
 from penstock._inspector.session_token import FILE, HEADER
+from penstock._store.key_records import Key
+from penstock._store.limit_store import LimitRule
+from penstock._store.postgres_keys import PostgresKeyStore
 from tests.support.budget_requests import auth, held_stream, reply_to, secret, until_true, used
 from tests.support.gateway import hash_key
 from tests.support.servers import NginxServer, free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from penstock import events as ev
     from penstock._store.key_records import KeyRecords
-    from penstock._store.limit_store import LimitRule
-    from penstock._store.postgres_keys import PostgresKeyStore
     from penstock.testing import ReceivedRequest, Reply, Upstream
     from tests.support.servers import PostgresServer, RedisServer
 
 LIMIT = 30.0
+DAY = 86_400
 
 
 @dataclass
@@ -70,6 +73,12 @@ class Gateway:
     @property
     def printed(self) -> str:
         return (self.folder / "printed").read_text()
+
+    @property
+    def memory(self) -> int:
+        """Resident memory, in bytes. Only Linux tells."""
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         self.process.send_signal(number)
@@ -105,6 +114,35 @@ def gateway(folder: Path, config: str = "", *options: str, **env: str) -> Genera
             process.wait(LIMIT)
             pump.wait(LIMIT)
             process.stderr.close()
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    """Wait for something that another process does."""
+    ends = time.monotonic() + LIMIT
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.02)
+
+
+def worker_ids(server: Gateway) -> list[int]:
+    """The processes of `--workers`."""
+    parent = server.process.pid
+    return [int(one) for one in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+
+
+@contextmanager
+def only(server: Gateway, pid: int) -> Generator[None]:
+    """Stop all workers but one for a while, so that this one answers."""
+    others = [one for one in worker_ids(server) if one != pid]
+    for one in others:
+        os.kill(one, signal.SIGSTOP)
+        wait_for(lambda one=one: "T" in Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()[0])  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        for one in others:
+            with suppress(ProcessLookupError):
+                os.kill(one, signal.SIGCONT)
 
 
 PROXY = "127.0.0.2"  # where connections of nginx to the replicas come from
@@ -166,6 +204,11 @@ class Replicas:
         return self._stack.enter_context(gateway(place, self._configs[number], *options, **self._env))
 
 
+def open_store(database: str) -> PostgresKeyStore:
+    """The keys of gateways that share a database."""
+    return PostgresKeyStore(database)
+
+
 @dataclass
 class Cluster:
     """Replicas, the servers that they share, and their upstream."""
@@ -187,7 +230,7 @@ class Cluster:
 
     def add_key(self, name: str, **fields: Any) -> None:
         """Make a key, and wait until all gateways know it."""
-        new = {"hash": hash_key(secret(name)), **fields}
+        new = msgspec.convert({"hash": hash_key(secret(name)), **fields}, Key)
 
         def add(records: KeyRecords) -> KeyRecords:
             return replace(records, keys={**records.keys, name: new})
@@ -204,8 +247,9 @@ class Cluster:
         lines = self.get(running, "/metrics", "root").text.splitlines()
         return sum(float(line.split()[-1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
 
-    def used(self, rule: LimitRule) -> int:
-        return used(self.redis.url, rule)
+    def used(self, name: str, kind: Literal["tokens", "cost", "concurrent"]) -> int:
+        """What counts for a limit of a key."""
+        return used(self.redis.url, LimitRule(f"key:{name}", kind, 0 if kind == "concurrent" else DAY, 0))
 
     def replica_of(self, reply: httpx.Response) -> int:
         """The number of the replica that gave an answer."""

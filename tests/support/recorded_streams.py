@@ -49,30 +49,14 @@ def packed(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-def shards(entries: list[Entry], size: int, one_of: int = 1) -> list[Any]:
-    """Parameters of about equally much work, so that no worker is left with all of it.
-
-    One of so many runs in `make test`, the others in `make nightly`.
-    """
-    groups: list[list[Entry]] = [[]]
-    room = size
-    for entry in entries:
-        room -= entry.path.stat().st_size
-        groups[-1].append(entry)
-        if room < 0:
-            groups.append([])
-            room = size
-    named = [
-        pytest.param(
-            group,
-            id=f"{group[0].protocol}-{number}",
-            marks=() if number % one_of == 0 else pytest.mark.nightly,
-        )
-        for number, group in enumerate(groups)
-        if group
-    ]
-    return named or [pytest.param([], id="none")]
-
-
-def all_shards(size: int, one_of: int = 1) -> list[Any]:
-    return [one for protocol in SOURCES for one in shards(corpus.streams(protocol), size, one_of)]
+def all_shards(size: int) -> list[Any]:
+    """Parameters of about equally much work, so that no worker is left with all of it."""
+    made: list[Any] = []
+    for protocol in SOURCES:
+        groups: list[list[Entry]] = [[]]
+        for entry in corpus.streams(protocol):
+            if sum(one.path.stat().st_size for one in groups[-1]) > size:
+                groups.append([])
+            groups[-1].append(entry)
+        made += [pytest.param(group, id=f"{protocol}-{number}") for number, group in enumerate(groups) if group]
+    return made or [pytest.param([], id="none")]

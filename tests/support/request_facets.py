@@ -12,14 +12,18 @@ import tomllib
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from penstock import request as rq
 from tests.oracles.outcome import arguments
+from tests.support import request_protocols as requesting
 from tests.support.paths import TESTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from penstock._diagnostics import Diagnostic
+    from penstock import Diagnostic
+    from penstock._request_writer import RequestDraft
 
 Facets = dict[str, Any]
 VITAL = frozenset({"text", "refusal", "system", "calls", "results", "images", "tools", "shape", "texts-in-results"})
@@ -194,7 +198,10 @@ def _settings(asked: rq.Settings) -> Facets:
 
 def changed(before: rq.Request, after: rq.Request) -> set[str]:
     """The facets in which two requests differ; with a `+` those to which something was only added."""
-    left, right = facets(before), facets(after)
+    return differing(facets(before), facets(after))
+
+
+def differing(left: Facets, right: Facets) -> set[str]:
     return {
         f"{name}+" if isinstance(left[name], list) and _within(left[name], right[name]) else name
         for name in left
@@ -231,3 +238,27 @@ def excused(target: str, diagnostics: Iterable[Diagnostic]) -> set[str]:
         if row.code == "loss-setting":
             found.add(f"settings.{row.message.rpartition(': ')[2]}")
     return found
+
+
+# ── there and back ────────────────────────────────────────────────────────────────────────────────
+
+
+def there_and_back(target: str, request: rq.Request) -> tuple[RequestDraft, rq.Request]:
+    """What a target is sent for a request, and what that means."""
+    draft = requesting.write(target, request)
+    return draft, requesting.read(target, msgspec.json.decode(draft.encode()))
+
+
+def silent_losses(target: str, before: rq.Request, after: rq.Request, *drafts: RequestDraft) -> dict[str, Any]:
+    """What differs without a word, with both versions of it."""
+    left, right = facets(before), facets(after)
+    lost = differing(left, right) - excused(target, [row for draft in drafts for row in draft.diagnostics])
+    return {name: (left[name.rstrip("+")], right[name.rstrip("+")]) for name in lost}
+
+
+def what_is_lost(target: str, before: rq.Request, *, vital: bool) -> Any:
+    """What a target is not told, without a word; of what is vital, also with one."""
+    draft, after = there_and_back(target, before)
+    found = changed(before, after)
+    silent = found - excused(target, draft.diagnostics)
+    return silent_losses(target, before, after, draft) if silent else vital and found & VITAL

@@ -16,12 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock import _protocols as protocols
 from penstock._protocols import MODULES, request_module
 from tests.support import corpus
+from tests.support.paths import PROJECT
 from tests.support.recorded_streams import SOURCES
 
 if TYPE_CHECKING:
     from penstock._request_writer import RequestDraft
+    from penstock.errors import BadRequest
+    from penstock.events import Fault
     from penstock.request import Request
 
 MAIN = ("openai-chat", "responses", "anthropic", "gemini")
@@ -75,6 +79,16 @@ def write(name: str, request: Request, quirks: Any = None) -> RequestDraft:
     return made
 
 
+def quirks(name: str, **fields: Any) -> Any:
+    """What one provider of a protocol does differently."""
+    return module(name, "write").Quirks(**fields)
+
+
+def error_body(name: str, error: Fault | BadRequest) -> Any:
+    """What a client of a protocol gets instead of an answer."""
+    return json.loads(protocols.error_body(name, error))
+
+
 def losses(name: str) -> dict[str, str]:
     return dict(module(name, "write").LOSSES)
 
@@ -86,7 +100,7 @@ def lacks(name: str) -> dict[str, str]:
 
 def root() -> Path:
     named = os.environ.get("PENSTOCK_REQUESTS")
-    return Path(named) if named else corpus.PROJECT.parent / "shared" / "recorded-requests"
+    return Path(named) if named else PROJECT.parent / "shared" / "recorded-requests"
 
 
 @cache

@@ -5,9 +5,11 @@ Leans on the public stages alone. The guard is strict here: an unlawful event is
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from penstock import _protocols as protocols
+from penstock import events as ev
 from penstock._grammar import Guard
 from penstock._pipeline import Pipe
 from penstock._transforms.serialize import SerializeParts as Sequential
@@ -38,6 +40,11 @@ def targets() -> list[str]:
     return [name for name in NAMES if row(name).encoder]
 
 
+def versions(target: str) -> list[str]:
+    """The target's name, and that with each of its versions."""
+    return [target, *(f"{target}@{version}" for version in row(target).versions)]
+
+
 # ── bytes → events ────────────────────────────────────────────────────────────────────────────────
 
 
@@ -46,6 +53,10 @@ def batches(chunks: Iterable[bytes], framing: str = "auto") -> list[list[Frame]]
     parser, inner = PARSERS[framing](), BedrockChunks()
     found = [parser.feed([chunk]) for chunk in chunks]
     return [inner.feed(frames) for frames in [*found, parser.finish()]]
+
+
+def frames_of(body: bytes, framing: str = "auto") -> list[Frame]:
+    return _joined(batches([body], framing))
 
 
 class Run:
@@ -90,6 +101,25 @@ def decode_body(source: str, body: bytes, options: Mapping[str, Any] | None = No
     """The events of an answer that was not streamed."""
     decoder, guard = protocols.decoder(source, **(options or {})), Guard(strict=True)
     return [*guard.feed(decoder.body(body)), *guard.finish()]
+
+
+def turns(events: Iterable[AnyEvent]) -> list[list[AnyEvent]]:
+    """The events of each turn."""
+    found: list[list[AnyEvent]] = []
+    for event in events:
+        if isinstance(event, ev.Start):
+            found.append([])
+        found[-1].append(event)
+    return found
+
+
+def callable_calls(events: Iterable[AnyEvent]) -> Counter[str]:
+    """The names of the calls that the client must run."""
+    return Counter(event.name for event in events if isinstance(event, ev.CallEnd) and event.by == "client")
+
+
+def has_provider_run(events: Iterable[AnyEvent]) -> bool:
+    return any(isinstance(event, ev.CallStart) and event.by == "provider" for event in events)
 
 
 # ── cutting ───────────────────────────────────────────────────────────────────────────────────────
@@ -146,14 +176,33 @@ def encoded(encoder: Encoder, events: Sequence[AnyEvent], *, sequential: bool) -
     return [*encoder.feed(ready), *encoder.finish()]
 
 
+def pipe_to(target: str, options: Mapping[str, Any] | None = None) -> Pipe[AnyEvent, Frame]:
+    """Events to the frames of a target, for who feeds them bit by bit."""
+    order: list[Stage[Any, Any]] = [Sequential()] if row(target).sequential else []
+    return Pipe(*order, protocols.encoder(target, **(options or {})))
+
+
 def write(target: str, events: Sequence[AnyEvent], options: Mapping[str, Any] | None = None) -> bytes:
     """The bytes that a target is sent."""
     writer = WRITERS[row(target).writes]()
     return b"".join([*writer.feed(encode(target, events, options)), *writer.finish()])
 
 
+READ_BACK = {"openai-chat": {"think": False}}
+"""How our own output is read back: an encoder never writes reasoning between tags, so tags there are text."""
+
+
+def read_back(target: str, frames: Sequence[Frame]) -> list[AnyEvent]:
+    return run(target.partition("@")[0], [frames], READ_BACK.get(target)).events
+
+
+def leaked(target: str, events: Sequence[AnyEvent]) -> dict[str, Counter[str]]:
+    """What the readers of a target, in each of its versions, would run though nobody asked them to."""
+    found = {name: callable_calls(run(target, [encode(name, events)]).events) for name in versions(target)}
+    return {name: more for name, calls in found.items() if (more := calls - callable_calls(events))}
+
+
 def write_slowly(target: str, events: Sequence[AnyEvent], options: Mapping[str, Any] | None = None) -> bytes:
     """The same, one event at a time."""
-    order: list[Stage[Any, Any]] = [Sequential()] if row(target).sequential else []
-    pipe = Pipe(*order, protocols.encoder(target, **(options or {})), WRITERS[row(target).writes]())
+    pipe = Pipe(*pipe_to(target, options).stages, WRITERS[row(target).writes]())
     return b"".join([*(chunk for event in events for chunk in pipe.feed([event])), *pipe.finish()])

@@ -9,7 +9,7 @@ from http.client import HTTPConnection
 from typing import TYPE_CHECKING, Any
 
 from penstock.testing import Reply
-from tests.gateway.inspector import sample_streams
+from tests.support import sample_streams
 from tests.support.gateway import answer
 
 if TYPE_CHECKING:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from penstock.framing import Frame
+
 FOLDER = TESTS / "streams"
 WHOLE = "json"
 _read = msgspec.json.Decoder(AnyEvent).decode
@@ -62,6 +64,10 @@ class Case:
     def body(self) -> bytes:
         return self.wire.read_bytes()
 
+    @cached_property
+    def frames(self) -> list[Frame]:
+        return running.frames_of(self.body, self.framing)
+
     @property
     def book(self) -> Path:
         return self.path / "events.jsonl"
@@ -82,8 +88,10 @@ class Case:
         """Target to the file with what it is sent."""
         return {path.stem.removeprefix("to-"): path for path in sorted(self.path.glob("to-*"))}
 
-    def written(self, target: str, events: list[AnyEvent]) -> bytes:
-        return running.write(target, events, self.about.get("targets", {}).get(target))
+    def written(self, target: str, events: list[AnyEvent], *, slowly: bool = False) -> bytes:
+        """What the target is sent for events, all at once or one at a time."""
+        write = running.write_slowly if slowly else running.write
+        return write(target, events, self.about.get("targets", {}).get(target))
 
 
 def lines(events: Iterable[AnyEvent]) -> bytes:

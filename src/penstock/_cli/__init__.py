@@ -119,8 +119,13 @@ class CommandParser(argparse.ArgumentParser):
 
 def _run_command(arguments: list[str]) -> int:
     parser, commands = create_parser(next((word for word in arguments if not word.startswith("-")), ""))
+    # What stands behind `completion … --words` is not ours to read: argparse would drop a `--` that is to be completed.
+    asked = arguments[:1] == ["completion"] and "--words" in arguments
+    cut = arguments.index("--words") + 1 if asked else len(arguments)
     try:
-        options, unknown = parser.parse_known_args(arguments)
+        options, unknown = parser.parse_known_args(arguments[:cut])
+        if asked:
+            options.words = arguments[cut:]
         if unknown:
             _take_words(commands[options.command] if options.command else parser, options, unknown)
     except UsageError as error:

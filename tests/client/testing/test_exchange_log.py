@@ -8,6 +8,7 @@ import pytest
 
 from penstock.errors import InputError
 from penstock.testing import Reply, Upstream, scripted
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from penstock.client import SyncClient
@@ -32,7 +33,7 @@ def run_tool_loop(client: SyncClient, model: str) -> str:
     return client.chat(model, [*messages, message, *results], tools=TOOLS).text
 
 
-@pytest.mark.parametrize("model", MODELS)
+@each("model", MODELS)
 def test_a_tool_loop(model: str) -> None:
     with scripted(
         Reply.calls([("get_tide", {"day": 1})], usage=(10, 2)), Reply.text("Soon.", usage=(20, 3)), keep_alive=False

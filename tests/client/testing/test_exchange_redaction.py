@@ -25,6 +25,7 @@ from penstock.testing import (
     scripted,
     wire,
 )
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,7 +107,7 @@ def test_planted_secrets(
     assert msgspec.json.decode(answer.calls[0].json) == {"to": " and ".join(["[secret]"] * 5)}
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@each("protocol", PROTOCOLS)
 def test_a_secret_in_the_pieces_of_a_stream(protocol: str) -> None:
     """A model writes a secret in several deltas, cut anywhere."""
     from penstock import events as ev
@@ -130,8 +131,8 @@ def test_a_secret_in_the_pieces_of_a_stream(protocol: str) -> None:
         assert KNOWN not in everything(json.dumps(response_fields(cleaned)))
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "body"])
+@each("protocol", PROTOCOLS)
+@each("stream", [True, False])
 def test_what_has_no_secret_keeps_its_bytes(protocol: str, stream: bool) -> None:
     redactor = ExchangeRedactor([KNOWN, FORMED])
     for name in ("text", "reasoning", "tools", "parallel-tools", "citations", "image", "error"):
@@ -139,14 +140,14 @@ def test_what_has_no_secret_keeps_its_bytes(protocol: str, stream: bool) -> None
         assert redactor.redact_response(data, media_type(protocol, stream=stream)) == (data, 0)
 
 
-@pytest.mark.parametrize("data", [b"", b"plain", b"\xff\xfe\x00", b'{"a": 1}', b'{"a":1}', b"[1,2.50]", b"data: {}\n\ndata: [DONE]\n\n", b"a\r\n\r\nb", "ü\n".encode(), b'"x"'])  # fmt: skip
+@each("data", [b"", b"plain", b"\xff\xfe\x00", b'{"a": 1}', b'{"a":1}', b"[1,2.50]", b"data: {}\n\ndata: [DONE]\n\n", b"a\r\n\r\nb", "ü\n".encode(), b'"x"'])  # fmt: skip
 def test_a_body_is_written_and_read_back(data: bytes) -> None:
     from penstock._testing.cassette_file import RecordedResponse
 
     assert b"".join(RecordedResponse(status=200, **response_fields(data)).pieces()) == data
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@each("protocol", PROTOCOLS)
 def test_every_stream_is_written_and_read_back(protocol: str) -> None:
     from penstock._testing.cassette_file import RecordedResponse
 
@@ -178,8 +179,8 @@ def test_a_secret_inside_base64_of_invoke_model() -> None:
     assert payload["p"] == "abc"
 
 
-@pytest.mark.parametrize(
-    ("url", "shown"),
+@each(
+    "url, shown",
     [
         ("https://api.openai.com/v1/responses", "https://api.openai.com/v1/responses"),
         ("https://user:pass@host.com/v1?key=abcdef&alt=sse", "https://host.com/v1?key=[secret]&alt=sse"),
@@ -254,7 +255,7 @@ def test_a_secret_in_the_tokens_of_log_probabilities() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("data", [b'{"text":"my key is %b"}', b"my key is %b", b"\xff\x00 my key is %b"])
+@each("data", [b'{"text":"my key is %b"}', b"my key is %b", b"\xff\x00 my key is %b"])
 def test_bodies_of_requests(data: bytes) -> None:
     fields = ExchangeRedactor([KNOWN]).redact_request(request_fields(data % KNOWN.encode()))
     assert KNOWN not in everything(json.dumps(fields))

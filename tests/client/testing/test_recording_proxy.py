@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from penstock._testing.exchange_log import LoggedRequest
 from penstock._testing.exchange_recorder import OpenExchange
 from penstock.errors import InputError
-from penstock.testing import Cassette, Reply, Upstream, play, scripted, wire
+from penstock.testing import Cassette, LoggedRequest, Reply, Upstream, play, scripted, wire
 from tests.client.testing.test_sdk_clients import SDKS
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from penstock import RequestOptions
 from penstock import events as ev
-from penstock._http.request_options import RequestOptions
 from penstock._testing.dialects import find_dialect
 from penstock.errors import (
     AuthError,
@@ -24,6 +24,7 @@ from penstock.errors import (
 from penstock.request import Call, Reasoning, Text
 from penstock.testing import Dialect, RecordingHeader, Reply, Upstream, play, scripted, wire, write_recording
 from tests.cli.command_runner import inside
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -284,8 +285,8 @@ def test_a_tape_of_an_error(tmp_path: Path) -> None:
 # ── dialects ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    ("path", "query", "body", "dialect"),
+@each(
+    "path, query, body, dialect",
     [
         ("/v1/chat/completions", "", {"stream": True}, Dialect("openai-chat", stream=True)),
         ("/v1/chat/completions", "", {}, Dialect("openai-chat")),

@@ -12,6 +12,7 @@ import pytest
 
 from penstock.errors import InputError
 from penstock.testing import ReceivedRequest, Reply, Upstream, play, scripted
+from tests.support.each_case import each
 from tests.support.servers import free_port
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def test_a_stream_as_it_should_be() -> None:
     _with(GOOD, work)
 
 
-@pytest.mark.parametrize("after", [0, 1, 100, -1])
+@each("after", [0, 1, 100, -1])
 def test_cut(after: int) -> None:
     async def work(up: Upstream, session: aiohttp.ClientSession) -> None:
         status, got, whole = await _bytes(session, up.url)
@@ -120,7 +121,7 @@ def test_too_many_requests_then_an_answer() -> None:
     _with(Reply.no_response(), work)
 
 
-@pytest.mark.parametrize("protocol", ["openai-chat", "anthropic", "responses", "gemini", "bedrock", "cohere", "ollama"])
+@each("protocol", ["openai-chat", "anthropic", "responses", "gemini", "bedrock", "cohere", "ollama"])
 def test_a_refusal_in_each_protocols_words(protocol: str) -> None:
     reply = Reply.error(protocol, 401, "who are you?")
     assert b"who are you?" in reply.data

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from penstock import _protocols as protocols
+from penstock import fold_all
 from penstock import request as rq
 from penstock._bridge import parser
-from penstock._fold import fold_all
 from penstock._replay import describe_scripts, iterate_wire_cases
 from penstock.testing import encode_events, iterate_splits, media_type, play, split_at, wire
+from tests.support.each_case import each
 from tests.support.run_streams import decode
 
 # What a protocol has no word for, by what its decoder then finds.
@@ -33,7 +34,7 @@ def _said(turn: rq.Turn) -> list[object]:
 
 
 @pytest.mark.usefixtures("strict")
-@pytest.mark.parametrize("protocol", SPOKEN)
+@each("protocol", SPOKEN)
 def test_every_script_in_every_protocol(protocol: str) -> None:
     for name, data, events in iterate_wire_cases(protocol):
         parse, decoder = parser("auto"), protocols.decoder(protocol)
@@ -46,7 +47,7 @@ def test_every_script_in_every_protocol(protocol: str) -> None:
 
 
 @pytest.mark.usefixtures("strict")
-@pytest.mark.parametrize("protocol", SPOKEN)
+@each("protocol", SPOKEN)
 def test_every_script_as_one_body(protocol: str) -> None:
     for name in describe_scripts():
         turn = fold_all(protocols.decoder(protocol).body(wire(name, protocol, stream=False)))[0]
@@ -56,7 +57,7 @@ def test_every_script_as_one_body(protocol: str) -> None:
             assert _said(turn) == _said(played), name
 
 
-@pytest.mark.parametrize("protocol", ["bedrock", "cohere", "ollama"])
+@each("protocol", ["bedrock", "cohere", "ollama"])
 def test_however_it_is_cut(protocol: str) -> None:
     data = wire("tools", protocol)
     whole = None

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from penstock._messages.convert import Converted, convert
-from penstock._messages.request_codecs import profile_of
-from penstock._messages.turn_rules import CONTINUE
 from penstock.errors import InputError
+from penstock.messages import Converted, convert, profile_of
+from tests.support.each_case import each
+from tests.support.request_passes import CONTINUE
 
 USER = {"role": "user", "content": "How deep?"}
 HALF = {"role": "assistant", "content": "It is three me "}
@@ -39,7 +39,7 @@ def codes(made: Converted) -> list[str]:
     return [row.code for row in made.diagnostics]
 
 
-@pytest.mark.parametrize("target", REFUSES)
+@each("target", REFUSES)
 def test_a_user_turn_follows_half_an_answer_where_a_prefill_is_refused(target: str) -> None:
     made = from_responses(REFUSES[target], target, HALF)
     assert [words for _, words in turns(made)] == ["How deep?", "It is three me ", CONTINUE]
@@ -47,7 +47,7 @@ def test_a_user_turn_follows_half_an_answer_where_a_prefill_is_refused(target: s
     assert "changed-last-turn" in codes(made)
 
 
-@pytest.mark.parametrize("target", TAKES)
+@each("target", TAKES)
 def test_half_an_answer_stays_last_where_it_is_taken(target: str) -> None:
     made = from_responses(TAKES[target], target, HALF)
     assert [words.strip() for _, words in turns(made)] == ["How deep?", "It is three me"]
@@ -65,9 +65,9 @@ def test_claude_takes_no_prefill_while_it_thinks() -> None:
     assert turns(made)[-1] == ("user", CONTINUE)
 
 
-@pytest.mark.parametrize("target", ["openai-chat", "anthropic", "bedrock", "gemini", "cohere", "ollama", "completions"])
-@pytest.mark.parametrize("after", [[], [USER]], ids=["last", "inside"])
-@pytest.mark.parametrize("summary", [REASONING["summary"], []], ids=["words", "ciphertext"])
+@each("target", ["openai-chat", "anthropic", "bedrock", "gemini", "cohere", "ollama", "completions"])
+@each("after", [[], [USER]])
+@each("summary", [REASONING["summary"], []])
 def test_an_answer_of_nothing_but_reasoning_is_left_out(target: str, after: list[Any], summary: Any) -> None:
     item = {**REASONING, "summary": summary, "encrypted_content": "CIPHER"}
     made, without = from_responses("m", target, item, *after), from_responses("m", target, *after)

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import request as rq
-from penstock._diagnostics import Diagnostics
-from penstock._messages.context_trimming import limit_points, place_points
-from tests.core.messages.generated_requests import (
-    REQUESTS,
-    ask,
-    assistant,
-    call,
-    codes,
-    result,
-    steady,
-    system,
-    tool,
-    user,
-)
+from tests.support.each_case import each
+from tests.support.request_passes import Diagnostics, limit_points, place_points
+from tests.support.talks import REQUESTS, ask, assistant, call, codes, result, steady, system, tool, user
 
 
 def hints(request: rq.Request) -> list[str]:
@@ -45,8 +33,8 @@ def test_the_ends_of_tools_prompt_and_the_last_two_turns() -> None:
     assert hints(place_points(TALK)) == ["t1", "1.0", "6.0", "8.1"]
 
 
-@pytest.mark.parametrize(
-    ("limit", "points"),
+@each(
+    "limit, points",
     [(0, []), (1, ["8.1"]), (2, ["1.0", "8.1"]), (3, ["t1", "1.0", "8.1"]), (9, ["t1", "1.0", "6.0", "8.1"])],
 )
 def test_the_most_useful_first(limit: int, points: list[str]) -> None:
@@ -93,8 +81,8 @@ def many() -> rq.Request:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("limit", "kept"),
+@each(
+    "limit, kept",
     [
         (8, ["t0", "t1", "0.0", "1.0", "1.1", "3.0.0", "3.0", "4.0"]),
         (6, ["t0", "t1", "0.0", "3.0.0", "3.0", "4.0"]),

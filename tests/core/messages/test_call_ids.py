@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import request as rq
-from penstock._diagnostics import Diagnostics
-from penstock._messages.call_pairing import pair
-from penstock._messages.identifiers import fit_ids, map_ids, restore_prefix
-from penstock._request_profile import NINE, PLAIN, IdentifierRule
-from penstock._transforms.tool_names import CallIdPrefix
-from tests.core.messages.generated_requests import (
-    REQUESTS,
-    ask,
-    assistant,
-    call,
-    codes,
-    plain,
-    result,
-    steady,
-    tool,
-    user,
+from penstock.messages import NINE
+from tests.support.each_case import each
+from tests.support.request_passes import (
+    PLAIN,
+    CallIdPrefix,
+    Diagnostics,
+    IdentifierRule,
+    fit_ids,
+    map_ids,
+    pair,
+    restore_prefix,
 )
+from tests.support.talks import REQUESTS, ask, assistant, call, codes, plain, result, steady, tool, user
 
 RULES = [NINE, PLAIN, IdentifierRule(limit=40), IdentifierRule(limit=64), IdentifierRule("A-Za-z0-9", limit=12)]
 SOME = st.lists(
@@ -42,7 +37,7 @@ def call_ids_of(request: rq.Request) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("rule", RULES)
+@each("rule", RULES)
 @given(SOME)
 def test_a_map_is_one_to_one_and_everything_fits(rule: IdentifierRule, ids: list[str]) -> None:
     table = fit_ids(ids, rule)
@@ -52,7 +47,7 @@ def test_a_map_is_one_to_one_and_everything_fits(rule: IdentifierRule, ids: list
     assert not any(rule.fits(old) and old not in made and new == old for old, new in table.items())
 
 
-@pytest.mark.parametrize("rule", RULES)
+@each("rule", RULES)
 @given(SOME, SOME)
 def test_what_comes_later_changes_nothing_before_it(rule: IdentifierRule, first: list[str], more: list[str]) -> None:
     one, two = fit_ids(first, rule), fit_ids([*first, *more], rule)

@@ -2,52 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
-import pytest
 from hypothesis import given
 
 from penstock import request as rq
-from penstock._diagnostics import Diagnostics
-from penstock._messages.call_pairing import UNANSWERED, Orphans, pair
-from tests.core.messages.generated_requests import (
-    REQUESTS,
-    ask,
-    assistant,
-    call,
-    codes,
-    plain,
-    result,
-    shape,
-    steady,
-    system,
-    tool,
-    user,
-)
-
-
-def lawful(request: rq.Request, *, named: bool = True) -> None:
-    """Every call has an id of its own and is answered once, in the messages right behind; nothing else is answered."""
-    waiting: dict[str, rq.Call] = {}
-    seen: set[str] = set()
-    for message in request.messages:
-        if message.role == "tool":
-            for part in message.parts:
-                assert isinstance(part, rq.Result)
-                found = waiting.pop(part.call)
-                assert part.form == found.form
-                assert part.name == found.name or not named
-            continue
-        assert not waiting
-        for part in message.parts:
-            if isinstance(part, rq.Call) and part.by == "client":
-                assert part.id
-                assert part.id not in seen
-                assert not part.cut
-                seen.add(part.id)
-                waiting[part.id] = part
-    assert not waiting
+from tests.support.each_case import each
+from tests.support.request_laws import lawful
+from tests.support.request_passes import UNANSWERED, Diagnostics, Orphans, pair
+from tests.support.talks import REQUESTS, ask, assistant, call, codes, plain, result, shape, steady, talk, tool, user
 
 
 def told(request: rq.Request) -> list[str]:
@@ -125,93 +88,34 @@ def test_a_result_takes_the_form_of_its_call() -> None:
 
 # ── results that stand elsewhere ──────────────────────────────────────────────────────────────────
 
-CASES: list[tuple[str, list[rq.Message], list[str], list[str]]] = [
-    (
-        "behind what the user said",
-        [assistant(call("a")), user("wait"), tool(result("a"))],
-        ["assistant call:a", "tool result:a", "user text"],
-        ["result-moved"],
-    ),
-    (
-        "behind a reminder of the system's",
-        [assistant(call("a")), system("be brief"), tool(result("a"))],
-        ["assistant call:a", "tool result:a", "system text"],
-        ["result-moved"],
-    ),
-    (
-        "before its call",
-        [tool(result("a")), user("hi"), assistant(call("a"))],
-        ["user text", "assistant call:a", "tool result:a"],
-        ["result-moved"],
-    ),
-    (
-        "two calls in two messages, then both results",
-        [assistant(call("a")), assistant(call("b")), tool(result("a")), tool(result("b"))],
-        ["assistant call:a", "tool result:a", "assistant call:b", "tool result:b"],
-        [],
-    ),
-    (
-        "the second of two, much later",
-        [assistant(call("a"), call("b")), tool(result("a")), user("so?"), assistant("hm"), tool(result("b"))],
-        ["assistant call:a call:b", "tool result:a", "tool result:b", "user text", "assistant text"],
-        ["result-moved"],
-    ),
-    (
-        "no result at all",
-        [user("hi"), assistant(call("a")), user("never mind")],
-        ["user text", "assistant call:a", "tool result:a", "user text"],
-        ["no-result"],
-    ),
-    (
-        "no result at the very end",
-        [user("hi"), assistant("let me see", call("a"))],
-        ["user text", "assistant text call:a", "tool result:a"],
-        ["no-result"],
-    ),
-    (
-        "one of two is missing",
-        [assistant(call("a"), call("b")), tool(result("b")), user("go on")],
-        ["assistant call:a call:b", "tool result:b", "tool result:a", "user text"],
-        ["no-result"],
-    ),
-    (
-        "a result that answers nothing",
-        [user("hi"), tool(result("zzz")), user("go on")],
-        ["user text", "user text text", "user text"],
-        ["orphan-result"],
-    ),
-    (
-        "one that answers nothing among those that do",
-        [assistant(call("a")), tool(result("a"), result("zzz")), user("go on")],
-        ["assistant call:a", "tool result:a", "user text text", "user text"],
-        ["orphan-result"],
-    ),
-    (
-        "the same result twice",
-        [assistant(call("a")), tool(result("a")), tool(result("a"))],
-        ["assistant call:a", "tool result:a"],
-        ["duplicate-result"],
-    ),
-    (
-        "two results that differ",
-        [assistant(call("a")), tool(result("a", "one")), tool(result("a", "two"))],
-        ["assistant call:a", "tool result:a", "user text text"],
-        ["duplicate-result"],
-    ),
-    (
-        "a call that was cut short",
-        [user("hi"), assistant("I will", call("a", json='{"pa', cut=True)), user("go on")],
-        ["user text", "assistant text", "user text"],
-        ["call-cut"],
-    ),
-]
+U, A = "user text", "assistant call:a"
+CASES: dict[str, tuple[list[str | rq.Message], list[str], str]] = {
+    "behind what the user said": ([A, U, "tool result:a"], [A, "tool result:a", U], "result-moved"),
+    "behind a reminder of the system's": ([A, "system text", "tool result:a"], [A, "tool result:a", "system text"], "result-moved"),
+    "before its call": (["tool result:a", U, A], [U, A, "tool result:a"], "result-moved"),
+    "two calls in two messages, then both results":
+        ([A, "assistant call:b", "tool result:a", "tool result:b"], [A, "tool result:a", "assistant call:b", "tool result:b"], ""),
+    "the second of two, much later":
+        (["assistant call:a call:b", "tool result:a", U, "assistant text", "tool result:b"],
+         ["assistant call:a call:b", "tool result:a", "tool result:b", U, "assistant text"], "result-moved"),
+    "no result at all": ([U, A, U], [U, A, "tool result:a", U], "no-result"),
+    "no result at the very end": ([U, "assistant text call:a"], [U, "assistant text call:a", "tool result:a"], "no-result"),
+    "one of two is missing": (["assistant call:a call:b", "tool result:b", U], ["assistant call:a call:b", "tool result:b", "tool result:a", U], "no-result"),
+    "a result that answers nothing": ([U, "tool result:zzz", U], [U, "user text text", U], "orphan-result"),
+    "one that answers nothing among those that do":
+        ([A, "tool result:a result:zzz", U], [A, "tool result:a", "user text text", U], "orphan-result"),
+    "the same result twice": ([A, "tool result:a", "tool result:a"], [A, "tool result:a"], "duplicate-result"),
+    "two results that differ": ([A, "tool result:a", tool(result("a", "two"))], [A, "tool result:a", "user text text"], "duplicate-result"),
+    "a call that was cut short": ([U, assistant("I will", call("a", json='{"pa', cut=True)), U], [U, "assistant text", U], "call-cut"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("messages", "shapes", "found"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-def test_results_that_stand_elsewhere(messages: list[rq.Message], shapes: list[str], found: list[str]) -> None:
-    made, codes_ = mend(ask(*messages))
+@each("name", CASES)
+def test_results_that_stand_elsewhere(name: str) -> None:
+    lines, shapes, found = CASES[name]
+    made, codes_ = mend(talk(*lines))
     assert shape(made) == shapes
-    assert codes_ == found
+    assert codes_ == ([found] if found else [])
     lawful(made)
 
 
@@ -304,17 +208,3 @@ def test_a_call_that_was_given_up_does_not_take_the_result_of_the_next() -> None
 def test_ids_are_given_the_same_way_each_time() -> None:
     request = ask(assistant(call("", "a"), call("", "b")), tool(rq.Result("", "b"), rq.Result("", "a")))
     assert plain(mend(request)[0]) == plain(mend(request)[0])
-
-
-@pytest.mark.parametrize("hostile", [False, True])
-def test_the_work_grows_with_the_conversation_and_no_faster(hostile: bool) -> None:
-    def once(size: int) -> float:
-        calls = [call(f"c{n}") for n in range(size)]
-        results = [tool(result("" if hostile else f"c{n}")) for n in reversed(range(size))]
-        request = ask(assistant(*calls), *([user("x")] if hostile else []), *results)
-        begin = time.process_time()
-        mend(request)
-        return time.process_time() - begin
-
-    small, large = min(once(400) for _ in range(5)), min(once(4000) for _ in range(3))
-    assert large < 40 * small

@@ -8,23 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import request as rq
-from penstock._diagnostics import Diagnostics
-from penstock._messages.call_pairing import pair
-from penstock._messages.context_trimming import CLEARED, Cleared, estimate_tokens, manage_context
-from penstock._messages.convert import convert
+from penstock.messages import convert
 from penstock.tokens import HybridTokenEstimator
-from tests.core.messages.generated_requests import (
-    REQUESTS,
-    ask,
-    assistant,
-    call,
-    codes,
-    plain,
-    result,
-    shape,
-    tool,
-    user,
-)
+from tests.support.request_passes import CLEARED, Cleared, Diagnostics, estimate_tokens, manage_context, pair
+from tests.support.talks import REQUESTS, ask, assistant, call, codes, plain, result, shape, tool, user
 
 
 def rounds(count: int, size: int = 400, thought: int = 400) -> rq.Request:

@@ -7,25 +7,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from penstock import events as ev
+from penstock import fold_all, unfold
 from penstock import request as rq
-from penstock._bridge import encoding
-from penstock._fold import fold_all, unfold
-from penstock._messages.carried_state import remember
-from penstock._messages.convert import Converted, convert
-from penstock._messages.request_codecs import PROFILES, profile_of, reader, writer
-from penstock._pipeline import Pipe
-from penstock._protocols.responses.request_write import Quirks as ResponsesQuirks
-from penstock._request_profile import NINE
 from penstock.errors import BadRequest, UnknownProtocol
+from penstock.messages import NINE, PROFILES, Converted, convert, profile_of, remember, write_request
 from penstock.stores import MemoryStore
-from tests.core.messages.generated_requests import REQUESTS
-from tests.core.messages.test_call_pairing import lawful
-from tests.support.conversations import requests
-from tests.support.request_protocols import WRITERS, recorded_or_skip, write
+from penstock.testing import encode_events
+from tests.support.each_case import each
+from tests.support.request_laws import fits
+from tests.support.request_protocols import WRITERS, quirks
 
 WORDS = "one of many words " * 220
 TARGETS = [name for name in WRITERS if name != "vscode"]
@@ -34,74 +26,6 @@ PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgG
 
 def codes(made: Converted) -> list[str]:
     return [one.code for one in made.diagnostics if not one.code.startswith(("loss-", "carr"))]
-
-
-def fits(made: Converted, target: str) -> None:
-    """What every provider asks of a request."""
-    profile = profile_of(target)
-    lawful(made.request, named=profile.answers)
-    for message in made.request.messages:
-        for part in message.parts:
-            if isinstance(part, rq.Call) and part.by == "client":
-                assert not profile.ids.strict or profile.ids.fits(part.id)
-                assert not profile.names.strict or profile.names.fits(part.name)
-                assert profile.custom or part.form == "json"
-    for tool in made.request.tools:
-        assert tool.kind not in ("function", "custom") or not profile.names.strict or profile.names.fits(tool.name)
-    spoken = [message for message in made.request.messages if message.role != "system"]
-    assert not profile.opens or not spoken or spoken[0].role != "assistant"
-    json.dumps(made.body)
-
-
-# ── everything to everything ──────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(
-    "source",
-    [name for name in WRITERS if name in ("openai-chat", "responses", "anthropic", "gemini", "cohere", "uistream")],
-)
-def test_what_real_clients_send_is_taken_everywhere(source: str, target: str) -> None:
-    """Some of what the suites recorded was meant to be refused, and is: with a typed error."""
-    refused = 0
-    for one in recorded_or_skip(source):
-        body = one.body
-        before = json.dumps(body)
-        try:
-            fits(convert(body, source, target, profile=profile_of(target)), target)
-        except BadRequest:
-            refused += 1
-        assert json.dumps(body) == before, one.name
-    assert refused <= 2
-
-
-@settings(max_examples=40)
-@pytest.mark.parametrize("target", TARGETS)
-@given(st.one_of(REQUESTS, requests()), st.sampled_from(["openai-chat", "anthropic", "responses", "gemini"]))
-def test_whatever_is_said_can_be_said_there(target: str, request_: rq.Request, source: str) -> None:
-    body = json.loads(json.dumps(write(source, request_).body))
-    fits(convert(body, source, target, profile=profile_of(target)), target)
-
-
-@settings(max_examples=15)
-@pytest.mark.parametrize("name", TARGETS)
-@given(requests())
-def test_from_a_protocol_to_itself_nothing_is_mended(name: str, request_: rq.Request) -> None:
-    check_nothing_is_mended(name, request_)
-
-
-@pytest.mark.nightly
-@settings(max_examples=40)
-@pytest.mark.parametrize("name", TARGETS)
-@given(requests())
-def test_from_a_protocol_to_itself_nothing_of_many_requests_is_mended(name: str, request_: rq.Request) -> None:
-    check_nothing_is_mended(name, request_)
-
-
-def check_nothing_is_mended(name: str, request_: rq.Request) -> None:
-    body = json.loads(json.dumps(write(name, request_).body))
-    plain = write(name, reader(name)(body)).body
-    assert json.dumps(convert(body, name, name).body) == json.dumps(plain)
 
 
 def test_twice_is_the_same() -> None:
@@ -162,6 +86,14 @@ def test_a_conversation_with_everything_in_it() -> None:
     assert made.restore.ids == {calls[0]["id"]: LONG}
 
 
+def restored(made: Converted, turn: rq.Turn) -> list[Any]:
+    """The events of a turn as the client is told of them."""
+    events: list[Any] = list(unfold(turn))
+    for stage in made.restore.stages():
+        events = [*stage.feed(events), *stage.finish()]
+    return events
+
+
 def test_an_answer_finds_its_way_back() -> None:
     made = convert(CHAT, "openai-chat", "anthropic")
     renamed = made.body["tools"][0]["name"]
@@ -170,10 +102,7 @@ def test_an_answer_finds_its_way_back() -> None:
         parts=[rq.Call("x", renamed, "{}"), rq.Call("y", "patch", '{"input":"*** Begin\\n"}')],
         finish=ev.Finish("calls"),
     )
-    events: list[Any] = list(unfold(turn))
-    for stage in made.restore.stages():
-        events = [*stage.feed(events), *stage.finish()]
-    assert [(call.name, call.form, call.json) for call in fold_all(events)[0].calls] == [
+    assert [(call.name, call.form, call.json) for call in fold_all(restored(made, turn))[0].calls] == [
         ("fs.read", "json", "{}"),
         ("patch", "text", "*** Begin\n"),
     ]
@@ -244,7 +173,7 @@ def test_the_output_limit() -> None:
 def test_a_low_output_limit_is_raised_only_where_the_vendor_refuses_it() -> None:
     made = convert({**HELLO, "max_tokens": 7}, "openai-chat", "responses")
     assert (made.body["max_output_tokens"], codes(made)) == (7, [])
-    made = convert({**HELLO, "max_tokens": 7}, "openai-chat", "responses", quirks=ResponsesQuirks(min_output=16))
+    made = convert({**HELLO, "max_tokens": 7}, "openai-chat", "responses", quirks=quirks("responses", min_output=16))
     assert (made.body["max_output_tokens"], [row.code for row in made.diagnostics]) == (16, ["loss-max-output"])
 
 
@@ -293,7 +222,7 @@ def test_bytes_and_text_are_read_too() -> None:
     )
 
 
-@pytest.mark.parametrize("how", ["bytes", "object"])
+@each("how", ["bytes", "object"])
 def test_half_a_character_breaks_nothing(how: str) -> None:
     body: Any = {"model": "m", "messages": [{"role": "user", "content": "half \ud83d of it"}]}
     made = convert(json.dumps(body).encode() if how == "bytes" else body, "openai-chat", "anthropic")
@@ -301,7 +230,7 @@ def test_half_a_character_breaks_nothing(how: str) -> None:
     assert set(codes(made)) <= {"loose-json", "surrogates"}
 
 
-@pytest.mark.parametrize("body", [b"", b"nonsense", b"[1]", b"null", "7", [1], None])
+@each("body", [b"", b"nonsense", b"[1]", b"null", "7", [1], None])
 def test_what_is_no_request_is_an_error(body: Any) -> None:
     with pytest.raises(BadRequest, match="the body: expected"):
         convert(body, "openai-chat", "anthropic")
@@ -311,7 +240,7 @@ def test_names_that_are_no_protocols() -> None:
     with pytest.raises(UnknownProtocol, match=r"nobody.*openai-chat"):
         convert({}, "nobody", "anthropic")
     with pytest.raises(UnknownProtocol):
-        writer("events")
+        write_request(rq.Request(), "events")
 
 
 def test_every_protocol_with_a_profile_exists() -> None:
@@ -340,7 +269,7 @@ AGENT: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("target", ["openai-chat", "anthropic", "gemini", "bedrock", "cohere", "ollama"])
+@each("target", ["openai-chat", "anthropic", "gemini", "bedrock", "cohere", "ollama"])
 def test_an_agent_keeps_its_tools_with_any_provider(target: str) -> None:
     """All four are offered; the model calls each; the agent gets the items that it would have got from its own."""
     made = convert(AGENT, "responses", target, profile=msgspec.structs.replace(profile_of(target), custom=False))
@@ -350,8 +279,7 @@ def test_an_agent_keeps_its_tools_with_any_provider(target: str) -> None:
     inputs = ['{"path":"a"}', '{"input":"*** y\\n"}', json.dumps({"action": action}), "{}"]
     calls = [rq.Call(f"x{place}", name, given) for place, (name, given) in enumerate(zip(names, inputs, strict=True))]
     turn = rq.Turn("t", "m", 1, parts=list(calls), finish=ev.Finish("calls"))
-    pipe = Pipe(*made.restore.stages(), *encoding("responses").stages)
-    sent = b"".join([*pipe.feed(list(unfold(turn))), *pipe.finish()])
+    sent = b"".join(encode_events("responses", restored(made, turn)))
     last = json.loads(sent.rpartition(b"data: {")[2].join([b"{", b""]).partition(b"\n")[0])
     items = [
         {key: item.get(key) for key in ("type", "call_id", "name", "namespace", "arguments", "input", "action")}

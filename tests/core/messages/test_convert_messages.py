@@ -16,6 +16,7 @@ from penstock.messages import convert_messages
 from penstock.vscode import DataPart, TextPart, ToolCallPart
 from tests.cli.command_runner import environment
 from tests.core.messages.test_convert import TARGETS
+from tests.support.each_case import each
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 40
 IMAGE = {"mimeType": "image/jpeg", "data": b64encode(PNG).decode()}
@@ -51,7 +52,7 @@ def test_a_conversation_for_the_ai_sdk() -> None:
     assert made.diagnostics == []
 
 
-@pytest.mark.parametrize("target", [name for name in TARGETS if name != "completions"])
+@each("target", [name for name in TARGETS if name != "completions"])
 def test_the_same_for_everybody(target: str) -> None:
     made = convert_messages(TALK, {"target": target})
     text = json.dumps(made.body)
@@ -83,9 +84,7 @@ def test_a_host_that_sends_a_system_role_is_believed() -> None:
     assert [one["role"] for one in made] == ["system", "assistant", "user", "system", "user"]
 
 
-@pytest.mark.parametrize(
-    ("images", "content"), [("placeholder", "I drew\n[image, image/png, 48 bytes]"), ("skip", "I drew")]
-)
+@each("images, content", [("placeholder", "I drew\n[image, image/png, 48 bytes]"), ("skip", "I drew")])
 def test_pictures_where_none_may_be(images: Any, content: str) -> None:
     talk = [says(1, "draw", IMAGE), says(2, "I drew", IMAGE), says(1, "thanks")]
     made = convert_messages(talk, target="openai-chat", images=images)

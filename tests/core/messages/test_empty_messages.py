@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
-from penstock._protocols.openai_chat.request_write import Quirks as ChatQuirks
 from penstock.messages import convert, profile_of
 from tests.core.messages.test_convert import TARGETS, codes
+from tests.support.each_case import each
+from tests.support.request_protocols import quirks
 
 CALLED: dict[str, Any] = {"functionCall": {"id": "c1", "name": "f", "args": {}}}
 AUTOMATIC: list[Any] = [  # what google-genai sends when it calls functions by itself, streamed
@@ -21,7 +20,7 @@ AUTOMATIC: list[Any] = [  # what google-genai sends when it calls functions by i
 LISTS = ("messages", "input", "contents", "message")
 
 
-@pytest.mark.parametrize("target", [name for name in TARGETS if name != "completions"])
+@each("target", [name for name in TARGETS if name != "completions"])
 def test_an_empty_message_between_a_call_and_its_result_is_left_out(target: str) -> None:
     made = convert({"model": "m", "contents": AUTOMATIC}, "gemini", target, profile=profile_of(target))
     listed = next(made.body[key] for key in LISTS if key in made.body)
@@ -30,7 +29,7 @@ def test_an_empty_message_between_a_call_and_its_result_is_left_out(target: str)
     assert codes(made) == ["empty"]
 
 
-@pytest.mark.parametrize("target", [name for name in TARGETS if name != "completions"])
+@each("target", [name for name in TARGETS if name != "completions"])
 def test_a_cancelled_turn_of_the_host_is_left_out(target: str) -> None:
     said = [
         {"role": 1, "content": [{"value": "q"}]},
@@ -56,6 +55,6 @@ def test_a_message_that_only_thought_is_left_out_where_thoughts_have_no_place() 
     thought = {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm.", "signature": "s"}]}
     user = {"role": "user", "content": "a"}
     body = {"model": "m", "max_tokens": 5, "messages": [user, thought, user]}
-    made = convert(body, "anthropic", "openai-chat", quirks=ChatQuirks(reasoning=""))
+    made = convert(body, "anthropic", "openai-chat", quirks=quirks("openai-chat", reasoning=""))
     assert made.body["messages"] == [user, user]
     assert "loss-reasoning-only" in [row.code for row in made.diagnostics]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
 from penstock import request as rq
-from penstock._messages.carried_state import remember
-from penstock._messages.convert import Converted, convert
-from penstock._messages.request_codecs import profile_of
+from penstock.messages import Converted, convert, profile_of, remember
 from penstock.stores import MemoryStore
+from tests.support.each_case import each
 
 USER = {"type": "message", "role": "user", "content": "hi"}
 ANSWER = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello."}]}
@@ -35,7 +33,7 @@ def store_of(origin: str) -> MemoryStore:
     return store
 
 
-@pytest.mark.parametrize("words", [("Hm.",), ()], ids=["summary", "bare"])
+@each("words", [("Hm.",), ()])
 def test_another_provider_is_not_sent_it(words: tuple[str, ...]) -> None:
     made = ask("gpt-5.4", "other", reasoning(*words), ANSWER, store=store_of("openai"))
     assert "CIPHER" not in str(made.body)
@@ -49,7 +47,7 @@ def test_its_own_provider_gets_it_back_whatever_the_model_is_called() -> None:
     assert made.body["input"][1] == reasoning("Hm.")
 
 
-@pytest.mark.parametrize(("model", "kept"), [("gpt-5.4", True), ("grok-4", False), ("orca-2", False)])
+@each("model, kept", [("gpt-5.4", True), ("grok-4", False), ("orca-2", False)])
 def test_what_was_never_seen_here_goes_to_models_of_openai_only(model: str, kept: bool) -> None:
     made = ask(model, "some", reasoning("Hm."), ANSWER)
     assert ("CIPHER" in str(made.body)) is kept

@@ -10,8 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import request as rq
-from penstock._diagnostics import Diagnostics
-from penstock._messages.content_rules import (
+from penstock.errors import BadRequest
+from tests.support.each_case import each
+from tests.support.request_passes import (
+    Diagnostics,
+    FileSupport,
     Images,
     check_media,
     decoded_size,
@@ -19,20 +22,7 @@ from penstock._messages.content_rules import (
     detect_media_type,
     place_files,
 )
-from penstock._request_profile import FileSupport
-from penstock.errors import BadRequest
-from tests.core.messages.generated_requests import (
-    REQUESTS,
-    ask,
-    assistant,
-    call,
-    codes,
-    plain,
-    shape,
-    steady,
-    tool,
-    user,
-)
+from tests.support.talks import REQUESTS, ask, assistant, call, codes, plain, shape, steady, tool, user
 
 PNG = b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 40).decode()
 JPEG = b64encode(b"\xff\xd8\xff\xe0" + b"\0" * 40).decode()
@@ -43,23 +33,17 @@ def picture(media: str = "image/png", data: str = PNG, **more: Any) -> rq.File:
     return rq.File(media, data=data, **more)
 
 
-@pytest.mark.parametrize(
-    ("label", "data", "media"),
+@each(
+    "label, data, media",
     [
-        ("image/png", PNG, "image/png"),
-        ("image/png", JPEG, "image/jpeg"),
-        ("image/*", PNG, "image/png"),
-        ("application/octet-stream", PNG, "image/png"),
-        ("", PNG, "image/png"),
-        ("IMAGE/PNG; q=1", PNG, "image/png"),
-        ("image/jpg", "", "image/jpeg"),
-        ("text/plain", b64encode(b"BM, it said").decode(), "text/plain"),
-        ("application/json", PNG, "application/json"),
-        ("image/png", "not base64 at all", "image/png"),
+        ("image/png", PNG, "image/png"), ("image/png", JPEG, "image/jpeg"), ("image/*", PNG, "image/png"),
+        ("application/octet-stream", PNG, "image/png"), ("", PNG, "image/png"), ("IMAGE/PNG; q=1", PNG, "image/png"),
+        ("image/jpg", "", "image/jpeg"), ("text/plain", b64encode(b"BM, it said").decode(), "text/plain"),
+        ("application/json", PNG, "application/json"), ("image/png", "not base64 at all", "image/png"),
         ("", "", "application/octet-stream"),
         ("image/webp", b64encode(b"RIFF\0\0\0\0WEBPVP8 ").decode(), "image/webp"),
     ],
-)
+)  # fmt: skip
 def test_bytes_are_believed_before_labels(label: str, data: str, media: str) -> None:
     assert detect_media_type(rq.File(label, data=data)) == media
 

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
-
 from penstock import request as rq
-from penstock._diagnostics import Diagnostics
-from penstock._messages.settings import limit_output
-from tests.core.messages.generated_requests import codes
+from tests.support.each_case import each
+from tests.support.request_passes import Diagnostics, limit_output
+from tests.support.talks import codes
 
 
-@pytest.mark.parametrize(
-    ("asked", "maximum", "minimum", "limit", "found"),
+@each(
+    "asked, maximum, minimum, limit, found",
     [
-        (None, None, 0, None, []),
-        (None, None, 16, None, []),
-        (None, 8192, 0, None, []),
-        (None, 20, 16, None, []),
-        (1000, 8192, 0, 1000, []),
-        (1000, None, 0, 1000, []),
-        (5, 8192, 16, 16, ["output-limit"]),
-        (9999, 8192, 0, 8192, ["output-limit"]),
-        (0, 8192, 16, 16, ["output-limit"]),
+        (None, None, 0, None, []), (None, None, 16, None, []), (None, 8192, 0, None, []), (None, 20, 16, None, []),
+        (1000, 8192, 0, 1000, []), (1000, None, 0, 1000, []), (5, 8192, 16, 16, ["output-limit"]),
+        (9999, 8192, 0, 8192, ["output-limit"]), (0, 8192, 16, 16, ["output-limit"]),
     ],
-)
+)  # fmt: skip
 def test_only_the_callers_limit_is_sent(
     asked: int | None, maximum: int | None, minimum: int, limit: int | None, found: list[str]
 ) -> None:
@@ -35,7 +27,7 @@ def test_only_the_callers_limit_is_sent(
     assert request.settings.max_output == asked
 
 
-@pytest.mark.parametrize(("maximum", "minimum", "limit"), [(8192, 0, 4096), (20, 16, 16), (9, 16, 16)])
+@each("maximum, minimum, limit", [(8192, 0, 4096), (20, 16, 16), (9, 16, 16)])
 def test_a_required_limit_that_is_not_given_is_half_of_the_models(maximum: int, minimum: int, limit: int) -> None:
     notes = Diagnostics()
     made = limit_output(rq.Request(), notes, maximum=maximum, minimum=minimum, required=True)

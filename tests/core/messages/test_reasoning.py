@@ -6,14 +6,11 @@ from typing import Any
 
 import pytest
 
-from penstock._engines.model_resolution import resolve_targets
-from penstock._engines.request_plan import build_request, plan_request
-from penstock._http.request_options import RequestOptions
-from penstock._messages.request_codecs import reader
 from penstock.errors import InputError
-from penstock.gateway import Config
 from penstock.messages import convert, profile_of
 from penstock.providers import thinking_in_form
+from tests.support.each_case import each
+from tests.support.request_passes import provider_body
 
 ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 50_000}
 FIELDS = (
@@ -36,8 +33,8 @@ def _fields(body: dict[str, Any]) -> Any:
     return {key: body[key] for key in FIELDS if key in body}
 
 
-@pytest.mark.parametrize(
-    ("model", "target", "fields", "codes"),
+@each(
+    "model, target, fields, codes",
     [
         ("claude-3-5-haiku", "anthropic", {}, ["loss-effort"]),
         ("claude-3-7-sonnet", "anthropic", {"thinking": ENABLED}, ["changed-effort"]),
@@ -83,8 +80,8 @@ def test_medium_is_high_for_gemini_3_pro() -> None:
     assert said("gemini-3.1-pro-preview", "gemini", reasoning_effort="medium") == ({"thinkingLevel": "MEDIUM"}, [])
 
 
-@pytest.mark.parametrize(("shown", "display"), [(True, "summarized"), (False, "omitted")])
-@pytest.mark.parametrize("more", [{}, {"thinkingLevel": "HIGH"}])
+@each("shown, display", [(True, "summarized"), (False, "omitted")])
+@each("more", [{}, {"thinkingLevel": "HIGH"}])
 def test_thoughts_that_are_wanted_are_asked_for(shown: bool, display: str, more: dict[str, str]) -> None:
     """Claude Opus 4.7 and later leave them out unless `display` is sent."""
     config = {"thinkingConfig": {"includeThoughts": shown, **more}}
@@ -92,7 +89,7 @@ def test_thoughts_that_are_wanted_are_asked_for(shown: bool, display: str, more:
     assert convert(body, "gemini", "anthropic").body["thinking"] == {"type": "adaptive", "display": display}
 
 
-@pytest.mark.parametrize(("effort", "kept"), [("medium", True), ("high", False)])
+@each("effort, kept", [("medium", True), ("high", False)])
 def test_nova_takes_no_output_limit_beside_the_highest_effort(effort: str, kept: bool) -> None:
     body = {**ASKED, "model": "amazon.nova-2-lite-v1:0", "reasoning_effort": effort, "temperature": 0.5, "top_p": 0.5}
     made = convert(body, "openai-chat", "bedrock")
@@ -103,8 +100,8 @@ def test_nova_takes_no_output_limit_beside_the_highest_effort(effort: str, kept:
     )
 
 
-@pytest.mark.parametrize(
-    ("model", "target", "fields", "codes"),
+@each(
+    "model, target, fields, codes",
     [
         ("claude-sonnet-4-5", "anthropic", {"thinking": {"type": "disabled"}}, []),
         ("claude-opus-4-8", "anthropic", {"thinking": {"type": "disabled"}}, []),
@@ -124,8 +121,8 @@ def test_thinking_that_is_switched_off(model: str, target: str, fields: Any, cod
     assert said(model, target, reasoning_effort="none") == (fields, codes)
 
 
-@pytest.mark.parametrize(
-    ("model", "target", "fields", "codes"),
+@each(
+    "model, target, fields, codes",
     [
         ("claude-sonnet-4-5", "anthropic", {"thinking": {"type": "enabled", "budget_tokens": 20000}}, []),
         ("claude-opus-4-6", "anthropic", {"thinking": {"type": "enabled", "budget_tokens": 20000}}, []),
@@ -177,8 +174,8 @@ def test_facts_of_ones_own_go_before_the_table() -> None:
 # ── by provider ───────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    ("name", "effort", "fields"),
+@each(
+    "name, effort, fields",
     [
         ("anthropic/claude-sonnet-4-5", "high", {"thinking": ENABLED}),
         ("deepseek/deepseek-chat", "high", {"thinking": {"type": "enabled"}}),
@@ -205,13 +202,7 @@ def test_facts_of_ones_own_go_before_the_table() -> None:
     ],
 )  # fmt: skip
 def test_a_provider_gets_the_fields_that_it_reads(name: str, effort: str, fields: Any) -> None:
-    config = Config.read({"providers": {name.partition("/")[0]: {"key": "k"}}})
-    target = resolve_targets(name, config, {})[0]
-    account = config.account(target.provider.name)
-    made = plan_request(target, "chat", options=RequestOptions(), account=account, env={}, stream=False)
-    request = reader("openai-chat")({**ASKED, "model": name, "reasoning_effort": effort})
-    job = build_request(request, made, source="openai-chat", convert={})
-    assert _fields(job.body) == fields
+    assert _fields(provider_body(name, {**ASKED, "model": name, "reasoning_effort": effort})) == fields
 
 
 def test_the_budget_of_qwen_is_read() -> None:
@@ -230,8 +221,8 @@ def _messages(model: str, **settings: Any) -> tuple[dict[str, Any], list[str]]:
     return {key: made.body.get(key) for key in settings}, [row.code for row in made.diagnostics]
 
 
-@pytest.mark.parametrize(
-    ("model", "settings"),
+@each(
+    "model, settings",
     [
         ("claude-opus-4-5", {"output_config": {"effort": "high"}}),
         ("claude-opus-4-5",
@@ -252,7 +243,7 @@ def test_an_effort_without_thinking_is_reported_where_the_model_takes_none() -> 
     )
 
 
-@pytest.mark.parametrize("model", ["claude-sonnet-4-5", "claude-opus-4-6"])
+@each("model", ["claude-sonnet-4-5", "claude-opus-4-6"])
 def test_claude_gets_no_sampling_settings_while_it_thinks(model: str) -> None:
     """Else it answers 400: `temperature` may only be set to 1 when thinking is enabled or in adaptive mode."""
     sampling = {"temperature": 0.2, "top_p": 0.5}
@@ -267,7 +258,7 @@ def test_claude_gets_no_sampling_settings_while_it_thinks(model: str) -> None:
     assert plain.body["temperature"] == 0.2
 
 
-@pytest.mark.parametrize("target", ["anthropic", "bedrock"])
+@each("target", ["anthropic", "bedrock"])
 def test_claude_does_not_think_where_a_tool_must_be_called(target: str) -> None:
     """Else it answers 400: Thinking may not be enabled when tool_choice forces tool use."""
     tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]

@@ -5,38 +5,26 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import request as rq
-from penstock._diagnostics import Diagnostics
-from penstock._markers import SYSTEM_MARKS
-from penstock._messages.turn_rules import (
+from tests.support.each_case import each
+from tests.support.request_passes import (
     EMPTY,
     OPENING,
+    SYSTEM_MARKS,
+    Diagnostics,
     alternate,
     fill_empty,
     open_with_user,
     place_system,
     promote_system_prompt,
 )
-from tests.core.messages.generated_requests import (
-    REQUESTS,
-    ask,
-    assistant,
-    call,
-    codes,
-    result,
-    shape,
-    steady,
-    system,
-    tool,
-    user,
-)
+from tests.support.talks import REQUESTS, ask, assistant, call, codes, result, shape, steady, system, tool, user
 
 if TYPE_CHECKING:
-    from penstock import _request_profile as request_profile
+    from tests.support.request_passes import Empty, System
 
 
 def noted(change: Any, request: rq.Request, *more: Any) -> tuple[list[str], list[str]]:
@@ -59,7 +47,7 @@ def test_a_host_with_a_system_role_is_believed() -> None:
     assert promote_system_prompt(request) is request
 
 
-@pytest.mark.parametrize(
+@each(
     "messages",
     [
         [user("hi"), assistant("later ones stay")],
@@ -103,7 +91,7 @@ def test_or_said_by_the_user_in_its_place() -> None:
 
 
 @given(REQUESTS, st.sampled_from(["keep", "hoist", "user"]))
-def test_no_word_of_it_is_lost(request_: rq.Request, how: request_profile.System) -> None:
+def test_no_word_of_it_is_lost(request_: rq.Request, how: System) -> None:
     made = steady(request_, lambda one, notes: place_system(one, how, notes))
 
     def words(of: rq.Request) -> list[str]:
@@ -150,7 +138,7 @@ def test_somebody_must_be_answered() -> None:
 
 
 @given(REQUESTS, st.sampled_from(["drop", "placeholder"]))
-def test_nothing_empty_is_left(request_: rq.Request, how: request_profile.Empty) -> None:
+def test_nothing_empty_is_left(request_: rq.Request, how: Empty) -> None:
     made = steady(request_, lambda one, notes: fill_empty(one, how, notes))
     for message in made.messages:
         assert message.parts

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from penstock._messages.convert import convert
-from penstock._messages.request_codecs import profile_of
 from penstock.errors import InputError
+from penstock.messages import convert, profile_of
+from tests.support.each_case import each
 
 ASK: dict[str, Any] = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 5000}
 REFUSING = ["claude-opus-4-7", "claude-fable-5", "claude-sonnet-5", "claude-haiku-5-5"]
@@ -20,23 +20,23 @@ def sent(model: str, source: str, target: str, **settings: Any) -> tuple[dict[st
     return kept, [row.code for row in made.diagnostics if row.code.startswith("loss-")]
 
 
-@pytest.mark.parametrize("model", REFUSING)
+@each("model", REFUSING)
 def test_newer_claude_models_are_sent_none(model: str) -> None:
     kept, lost = sent(model, "openai-chat", "anthropic", temperature=0.2, top_p=0.9)
     assert kept == {}
     assert lost == ["loss-temperature", "loss-top_p"]
 
 
-@pytest.mark.parametrize("model", ["gpt-5", "o3", "gpt-5.5", "gpt-5.2-codex", "gpt-5.4-pro"])
-@pytest.mark.parametrize("target", ["openai-chat", "responses"])
+@each("model", ["gpt-5", "o3", "gpt-5.5", "gpt-5.2-codex", "gpt-5.4-pro"])
+@each("target", ["openai-chat", "responses"])
 def test_openai_models_that_reason_are_sent_none(model: str, target: str) -> None:
     kept, lost = sent(model, "anthropic", target, temperature=0.2, top_k=5)
     assert kept == {}
     assert lost[:2] == ["loss-temperature", "loss-top_k"]
 
 
-@pytest.mark.parametrize(
-    ("model", "effort", "taken"),
+@each(
+    "model, effort, taken",
     [("gpt-5.4", None, True), ("gpt-5.4", "none", True), ("gpt-5.4", "high", False), ("gpt-5.5", "none", True)],
 )
 def test_from_gpt_5_1_on_it_depends_on_the_effort(model: str, effort: str | None, taken: bool) -> None:
@@ -56,7 +56,7 @@ def test_claude_4_5_takes_a_temperature_or_top_p() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("model", ["gpt-4.1", "gpt-oss-20b", "orca-2"])
+@each("model", ["gpt-4.1", "gpt-oss-20b", "orca-2"])
 def test_other_models_are_sent_all(model: str) -> None:
     assert sent(model, "anthropic", "openai-chat", temperature=0.2, top_p=0.9)[0] == {"temperature": 0.2, "top_p": 0.9}
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import request as rq
-from penstock._diagnostics import Diagnostics
-from penstock._messages.carried_state import call_key, remember, restore, state_keys_of, state_rows, text_key
+from penstock.messages import remember, restore
 from penstock.stores import MemoryStore
-from tests.core.messages.generated_requests import ask, assistant, call, codes, plain, result, shape, tool, user
+from tests.support.each_case import each
+from tests.support.request_passes import Diagnostics, call_key, mark_key, state_keys_of, state_rows, text_key
+from tests.support.talks import ask, assistant, call, codes, plain, result, shape, tool, user
 
 SIGNED = rq.Reasoning("Let me look — “there”.", extra={"anthropic": {"signature": "EqQB+/=="}})
 REDACTED = rq.Reasoning(form="redacted", extra={"anthropic": {"redacted": "blob"}})
@@ -57,8 +57,8 @@ def test_a_message_without_calls_is_known_by_its_text() -> None:
     assert shape(made)[1] == "assistant text"
 
 
-@pytest.mark.parametrize(
-    ("parts", "said", "made"),
+@each(
+    "parts, said, made",
     [
         ([SIGNED, rq.Text("ok"), call("a")], ["ok", call("a")], "assistant reasoning text call:a"),
         ([rq.Text("ok"), SIGNED, call("a")], ["ok", call("a")], "assistant text reasoning call:a"),
@@ -112,9 +112,7 @@ def test_an_id_alone_is_not_enough() -> None:
     assert shape(made) == ["assistant call:call_0"]
 
 
-@pytest.mark.parametrize(
-    ("one", "two"), [('{"a":1.0,"b":[2]}', '{ "b": [2.0], "a": 1 }'), ("{}", ""), ('{"a":"\\u00e4"}', '{"a":"ä"}')]
-)
+@each("one, two", [('{"a":1.0,"b":[2]}', '{ "b": [2.0], "a": 1 }'), ("{}", ""), ('{"a":"\\u00e4"}', '{"a":"ä"}')])
 def test_the_spelling_of_an_input_does_not_matter(one: str, two: str) -> None:
     assert call_key(call("a", json=one)) == call_key(call("a", json=two))
 
@@ -221,8 +219,6 @@ def test_the_first_call_may_be_marked_and_the_second_known_by_itself() -> None:
 
 
 def test_a_marked_row_that_is_damaged_is_as_good_as_none() -> None:
-    from penstock._messages.carried_state import mark_key
-
     kept = store()
     kept.put("me", {mark_key("one"): b'{"":7}'})
     said = marked(assistant("hello"), "tiny\\one")

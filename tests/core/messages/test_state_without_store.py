@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
 from penstock import translate
-from penstock._messages.carried_state import remember
-from penstock._protocols.openai_chat.request_write import Quirks
-from penstock.messages import convert, profile_of
+from penstock.messages import convert, profile_of, remember
 from penstock.request import Reasoning, Text, Turn
 from penstock.stores import MemoryStore
+from tests.support.each_case import each
+from tests.support.request_protocols import quirks
 
 SIGNED = {"google": {"thought_signature": "SIG=="}}
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -58,7 +57,7 @@ def test_a_gemini_history_reaches_googles_chat_server() -> None:
     contents: list[Any] = [{"role": "user", "parts": [{"text": "x"}]}, {"role": "model", "parts": [call]}]
     contents += [{"role": "user", "parts": [{"functionResponse": {"id": "c1", "name": "f", "response": {}}}]}]
     body: dict[str, Any] = {"model": "gemini-3-pro-preview", "contents": contents}
-    made = convert(body, "gemini", "openai-chat", quirks=Quirks(signatures=True))
+    made = convert(body, "gemini", "openai-chat", quirks=quirks("openai-chat", signatures=True))
     assert made.body["messages"][1]["tool_calls"][0]["extra_content"] == SIGNED
     assert "SIG==" not in json.dumps(convert(body, "gemini", "openai-chat").body)
 
@@ -126,8 +125,8 @@ def test_a_chat_client_can_carry_the_signature_of_a_claude_upstream() -> None:
     assert block == {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
 
 
-@pytest.mark.parametrize(
-    ("form", "field", "model", "foreign"),
+@each(
+    "form, field, model, foreign",
     [
         ("anthropic-claude-v1", "signature", "claude-sonnet-4-5", "gpt-5"),
         ("openai-responses-v1", "data", "gpt-5", "claude-sonnet-4-5"),
@@ -179,7 +178,7 @@ SEARCHED: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("target", ["openai-chat", "responses", "gemini", "bedrock", "cohere", "ollama", "completions"])
+@each("target", ["openai-chat", "responses", "gemini", "bedrock", "cohere", "ollama", "completions"])
 def test_ciphertext_of_a_search_never_becomes_words(target: str) -> None:
     body: dict[str, Any] = {
         "model": "m",

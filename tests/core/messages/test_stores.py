@@ -94,7 +94,10 @@ def test_the_bounds_hold_whatever_happens(steps: list[tuple[str, str, bytes, flo
             kept.put(tenant, {key: value})
         else:
             kept.get(tenant, [key])
-        shelves = kept._tenants
-        assert all(len(shelf.rows) <= 3 and shelf.size <= 20 for shelf in shelves.values())
-        assert kept.size == sum(shelf.size for shelf in shelves.values()) <= 40
-        assert kept.size == sum(len(key) + len(row[1]) for shelf in shelves.values() for key, row in shelf.rows.items())
+        assert kept.size <= 40
+        assert len(kept) <= 9
+    held = [kept.get(tenant, "abcde") for tenant in "xyz"]
+    assert all(len(rows) <= 3 for rows in held)
+    sizes = [sum(len(key) + len(value) for key, value in rows.items()) for rows in held]
+    assert max(sizes) <= 20
+    assert (kept.size, len(kept)) == (sum(sizes), sum(map(len, held)))

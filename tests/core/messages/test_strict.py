@@ -10,10 +10,11 @@ import pytest
 from penstock.errors import BadRequest, InputError
 from penstock.messages import convert
 from tests.core.messages.test_convert import HELLO, PIXEL, codes
+from tests.support.each_case import each
 
 
-@pytest.mark.parametrize(
-    ("target", "key"),
+@each(
+    "target, key",
     [("anthropic", "anthropic"), ("openai-chat", "openai"), ("responses", "openai"), ("gemini", "google"),
      ("bedrock", "bedrock"), ("cohere", "cohere")],
 )  # fmt: skip
@@ -27,8 +28,8 @@ def test_options_under_the_targets_own_key_pass_and_others_are_reported(target: 
     ]
 
 
-@pytest.mark.parametrize(
-    ("target", "key"),
+@each(
+    "target, key",
     [("anthropic", "anthropic"), ("openai-chat", "openai"), ("responses", "openai"), ("cohere", "cohere")],
 )
 def test_options_of_the_ai_sdk_get_the_names_of_the_protocol(target: str, key: str) -> None:
@@ -57,7 +58,7 @@ def test_options_of_a_protocol_with_humps_stay() -> None:
     assert [row for row in made.diagnostics if row.code == "renamed-options"] == []
 
 
-@pytest.mark.parametrize(("how", "prompt"), [("skip", "sys"), ("placeholder", "sys"), ("keep", "sys"), ("error", None)])
+@each("how, prompt", [("skip", "sys"), ("placeholder", "sys"), ("keep", "sys"), ("error", None)])
 def test_a_prompt_with_a_picture_is_still_the_prompt(how: Any, prompt: str | None) -> None:
     picture = {"mimeType": "image/png", "data": PIXEL}
     said = [{"role": 2, "content": [{"value": "sys"}, picture]}, {"role": 1, "content": [{"value": "u"}]}]
@@ -74,7 +75,7 @@ def test_a_prompt_with_a_picture_is_still_the_prompt(how: Any, prompt: str | Non
 # ── strict ────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("target", ["anthropic", "gemini", "bedrock", "cohere", "ollama", "responses"])
+@each("target", ["anthropic", "gemini", "bedrock", "cohere", "ollama", "responses"])
 def test_strict_refuses_a_loss_that_changes_the_result_and_names_it(target: str) -> None:
     settings = {"logprobs": True, "top_logprobs": 3, "n": 2, "seed": 1, "user": "u", "metadata": {"a": "b"}}
     lax = convert({**HELLO, **settings}, "openai-chat", target)

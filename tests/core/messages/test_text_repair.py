@@ -11,30 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import request as rq
-from penstock._diagnostics import Diagnostics
-from penstock._messages.content_rules import mend_inputs, mend_texts
-from tests.core.messages.generated_requests import REQUESTS, ask, assistant, call, codes, result, steady, tool, user
+from tests.support.each_case import each
+from tests.support.request_passes import Diagnostics, mend_inputs, mend_texts
+from tests.support.talks import REQUESTS, ask, assistant, call, codes, result, steady, tool, user
 
 HALF = "half \ud83d of it"
 ANY = st.text(st.characters(codec=None), max_size=8)
 
 
-@pytest.mark.parametrize(
+@each(
     "request_",
     [
-        ask(user(HALF)),
-        ask(assistant(rq.Reasoning(HALF))),
-        ask(assistant(call("a", json=f'{{"x":"{HALF}"}}'))),
-        ask(assistant(call("a", HALF))),
-        ask(assistant(call(HALF))),
-        ask(tool(result("a", HALF))),
-        ask(tool(rq.Result(HALF))),
-        ask(tool(rq.Result("a", content=[rq.Json(f'"{HALF}"')]))),
-        ask(user(rq.Text("x", extra={"anthropic": {"y": HALF}}))),
-        ask(user("x"), tools=[rq.Tool("t", HALF)]),
+        ask(user(HALF)), ask(assistant(rq.Reasoning(HALF))), ask(assistant(call("a", json=f'{{"x":"{HALF}"}}'))),
+        ask(assistant(call("a", HALF))), ask(assistant(call(HALF))), ask(tool(result("a", HALF))),
+        ask(tool(rq.Result(HALF))), ask(tool(rq.Result("a", content=[rq.Json(f'"{HALF}"')]))),
+        ask(user(rq.Text("x", extra={"anthropic": {"y": HALF}}))), ask(user("x"), tools=[rq.Tool("t", HALF)]),
         ask(user("x"), tools=[rq.Tool("t", schema={"enum": [HALF]})]),
     ],
-)
+)  # fmt: skip
 def test_half_a_character_is_replaced(request_: rq.Request) -> None:
     with pytest.raises(UnicodeEncodeError):
         msgspec.json.encode(request_)
@@ -64,19 +58,13 @@ def test_sound_text_is_the_same_object(request_: rq.Request) -> None:
     assert mend_texts(request_, Diagnostics()) is request_
 
 
-@pytest.mark.parametrize(
-    ("given_", "made"),
+@each(
+    "given_, made",
     [
-        ('{"a":1}', '{"a":1}'),
-        ("", ""),
-        ("{}", "{}"),
-        ("[1]", '{"input":[1]}'),
-        ('"x"', '{"input":"x"}'),
-        ('{"a":', '{"input":"{\\"a\\":"}'),
-        ('{"a":"\n"}', '{"a":"\\n"}'),
-        ('{"a":"\\ud83d"}', '{"a":"�"}'),
+        ('{"a":1}', '{"a":1}'), ("", ""), ("{}", "{}"), ("[1]", '{"input":[1]}'), ('"x"', '{"input":"x"}'),
+        ('{"a":', '{"input":"{\\"a\\":"}'), ('{"a":"\n"}', '{"a":"\\n"}'), ('{"a":"\\ud83d"}', '{"a":"�"}'),
     ],
-)
+)  # fmt: skip
 def test_inputs_become_objects(given_: str, made: str) -> None:
     notes = Diagnostics()
     only: Any = mend_inputs(ask(assistant(call("a", json=given_))), notes).messages[0].parts[0]

@@ -5,32 +5,28 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import events as ev
+from penstock import fold_all, unfold
 from penstock import request as rq
-from penstock._diagnostics import Diagnostics
-from penstock._fold import fold_all, unfold
-from penstock._markers import FREE_TEXT_KEY as CARRIED
-from penstock._messages.identifiers import fit_names, map_names
-from penstock._messages.request_codecs import PROFILES
-from penstock._request_profile import PLAIN, IdentifierRule, Profile
-from penstock._transforms.tool_names import INPUT, OriginalTool, RestoreToolNames, unwrap_free_text, wrap_free_text
-from tests.core.messages.generated_requests import (
-    NAMES,
-    REQUESTS,
-    ask,
-    assistant,
-    call,
-    codes,
-    plain,
-    result,
-    steady,
-    tool,
-    user,
+from penstock.messages import PROFILES, Profile
+from tests.support.each_case import each
+from tests.support.request_passes import FREE_TEXT_KEY as CARRIED
+from tests.support.request_passes import (
+    INPUT,
+    PLAIN,
+    Diagnostics,
+    IdentifierRule,
+    OriginalTool,
+    RestoreToolNames,
+    fit_names,
+    map_names,
+    unwrap_free_text,
+    wrap_free_text,
 )
+from tests.support.talks import NAMES, REQUESTS, ask, assistant, call, codes, plain, result, steady, tool, user
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +58,7 @@ def answered(back: dict[str, OriginalTool], *calls: rq.Call, protocol: str = "re
 # ── names ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("rule", RULES)
+@each("rule", RULES)
 @given(SOME)
 def test_a_map_is_one_to_one_and_everything_fits(rule: IdentifierRule, names: list[str]) -> None:
     table = fit_names(names, rule)
@@ -192,18 +188,13 @@ def test_any_text_survives_wrapping(text: str) -> None:
     assert unwrap_free_text(wrap_free_text(text)) == text
 
 
-@pytest.mark.parametrize(
-    ("given_", "text"),
+@each(
+    "given_, text",
     [
-        ('{"input":"x"}', "x"),
-        ('{"patch":"x"}', "x"),
-        ('"x"', "x"),
-        ('{"a":"x","b":"y"}', None),
-        ('{"input":1}', None),
-        ("{", None),
-        ("", None),
+        ('{"input":"x"}', "x"), ('{"patch":"x"}', "x"), ('"x"', "x"), ('{"a":"x","b":"y"}', None),
+        ('{"input":1}', None), ("{", None), ("", None),
     ],
-)
+)  # fmt: skip
 def test_a_model_that_does_not_keep_to_the_schema(given_: str, text: str | None) -> None:
     assert unwrap_free_text(given_) == text
 

@@ -14,6 +14,7 @@ from penstock._providers.models import CONFIGURATION, FACTS, PROVIDER
 from penstock.errors import InputError
 from penstock.gateway import Config
 from penstock.providers import model, models, read_model_list
+from tests.support.each_case import each
 
 
 def config(models: Any, name: str = "mine", **more: Any) -> Config:
@@ -54,8 +55,8 @@ def test_they_go_before_the_providers_own_list() -> None:
     assert "other" in rows
 
 
-@pytest.mark.parametrize(
-    ("fact", "words"),
+@each(
+    "fact, words",
     [
         ("contxt = 1", "did you mean context"),
         ("context = -1", "context"),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock._providers.model_identity import kind
 from penstock.providers import client, clients, identify
+from tests.support.each_case import each
 
 # id → provider, maker, family, version
 SPELLINGS = """
@@ -41,7 +41,7 @@ my-own-model                                      -           -          my-own-
 """
 
 
-@pytest.mark.parametrize("line", SPELLINGS.split("\n")[1:-1], ids=lambda line: line.split()[0])
+@each("line", SPELLINGS.split("\n")[1:-1], name=lambda line: line.split()[0])
 def test_an_id_tells_who_it_is(line: str) -> None:
     id, provider, maker, family, version = (word.replace("-", "", word == "-") for word in line.split())  # noqa: A001
     found = identify(id)
@@ -55,8 +55,8 @@ def test_any_text_is_an_id(text: str) -> None:
     assert len(found.family) + len(found.version) <= 2 * len(text) + 2
 
 
-@pytest.mark.parametrize(
-    ("id", "what"),
+@each(
+    "id, what",
     [
         ("gpt-5", "chat"), ("claude-opus-4-1", "chat"), ("gemini-2.5-flash-image", "chat"), ("llama3.2:3b", "chat"),
         ("text-embedding-3-small", "embeddings"), ("voyage-3-large", "embeddings"), ("rerank-v3.5", "rerank"),
@@ -68,8 +68,8 @@ def test_what_a_model_is_for(id: str, what: str) -> None:
     assert kind(id) == what
 
 
-@pytest.mark.parametrize(
-    ("headers", "name"),
+@each(
+    "headers, name",
     [
         ({"originator": "codex_exec", "user-agent": "codex_exec/0.166"}, "codex"),
         ({"User-Agent": "claude-cli/2.1.325 (external, cli)", "anthropic-version": "2023-06-01"}, "claude-code"),
@@ -115,7 +115,7 @@ def test_every_pattern_has_examples() -> None:
     assert known_by_name == AGENTS.keys()
 
 
-@pytest.mark.parametrize(("name", "agent"), [(name, agent) for name, agents in AGENTS.items() for agent in agents])
+@each("name, agent", [(name, agent) for name, agents in AGENTS.items() for agent in agents])
 def test_a_client_is_known_by_a_whole_word(name: str, agent: str) -> None:
     """The name of another program may have that of a client in it."""
     assert _named(name, agent) == name
@@ -123,7 +123,7 @@ def test_a_client_is_known_by_a_whole_word(name: str, agent: str) -> None:
         assert _named(name, other) == "", other
 
 
-@pytest.mark.parametrize(
+@each(
     "agent",
     [
         "google-genai-sdk/1 gl-python", "google-genai-sdk/1.2 gl-python/3.12", "Ollamac/1", "GeminiCLIent/2", "mistralaint/1",

@@ -20,14 +20,15 @@ from penstock.providers import (
     providers,
     read_model_list,
 )
+from tests.support.each_case import each
 
 MODEL = Model(
     id="m", provider="p", context=200_000, max_output=64_000, prices=Prices(3, 15), capabilities=frozenset({"tools"})
 )
 
 
-@pytest.mark.parametrize(
-    ("policy", "tokens"),
+@each(
+    "policy, tokens",
     [("context-window", 200_000), ("reserve-output", 136_000), (0.8, 160_000), (1, 200_000)],
 )
 def test_the_longest_prompt_by_policy(policy: Any, tokens: int) -> None:
@@ -40,7 +41,7 @@ def test_a_limit_of_its_own_and_one_that_would_leave_nothing() -> None:
     assert max_input_tokens(Model(id="m", provider="p")) == 0
 
 
-@pytest.mark.parametrize("policy", [0, 1.5, -1, "all", True])
+@each("policy", [0, 1.5, -1, "all", True])
 def test_a_policy_that_is_none(policy: Any) -> None:
     with pytest.raises(InputError):
         max_input_tokens(MODEL, policy)
@@ -116,7 +117,7 @@ LISTS: list[tuple[str, Any, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "answer", "says"), LISTS, ids=[row[0] for row in LISTS])
+@each("name, answer, says", LISTS)
 def test_a_providers_own_list_goes_first(name: str, answer: Any, says: dict[str, Any]) -> None:
     (row,) = read_model_list(provider(name), answer)
     can = says.pop("can")
@@ -159,7 +160,7 @@ def test_only_chat_models_are_offered_for_chat() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     "answer",
     [
         None,

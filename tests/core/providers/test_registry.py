@@ -11,8 +11,9 @@ from penstock._engines.request_plan import request_profile
 from penstock.errors import InputError
 from penstock.framing import PARSERS
 from penstock.providers import Provider, custom, provider, providers, url
-from tests.core.providers.addresses_rewrite import FILE, lines
-from tests.core.providers.provider_settings import ASKED, ENV, MODEL
+from tests.client.providers.addresses_rewrite import FILE, lines
+from tests.client.providers.provider_settings import ASKED, ENV, MODEL
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +64,7 @@ def test_no_two_go_by_one_name() -> None:
 
 
 def test_addresses_are_as_written_down() -> None:
-    """One line for each operation of each provider; `python -m tests.core.providers.addresses_rewrite` writes them anew."""
+    """One line for each operation of each provider; `python -m tests.client.providers.addresses_rewrite` writes them anew."""
     assert [line for row in ASKED for line in lines(row)] == FILE.read_text(encoding="utf-8").splitlines()
 
 
@@ -115,7 +116,7 @@ def test_who_takes_stream_options_is_a_field() -> None:
     assert not provider("mistral").stream_options
 
 
-@pytest.mark.parametrize(("model", "only"), [("gpt-5-codex", True), ("o1-pro", True), ("gpt-5", False), ("o3", False)])
+@each("model, only", [("gpt-5-codex", True), ("o1-pro", True), ("gpt-5", False), ("o3", False)])
 def test_some_models_have_no_chat(model: str, only: bool) -> None:
     assert provider("openai").only_responses(model) is only
     assert provider("openai").only_responses(f"openai/{model}") is only
@@ -132,8 +133,8 @@ def test_a_server_of_ones_own() -> None:
     assert (claude.protocol, claude.env) == ("anthropic", ("MY_KEY",))
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
+@each(
+    "make, words",
     [
         (lambda: provider("opnai"), "unknown provider 'opnai'; did you mean 'openai'? `penstock providers` lists the "),
         (lambda: provider("whatsit"), "unknown provider 'whatsit'; `penstock providers` lists the "),
@@ -159,7 +160,7 @@ def test_a_model_cannot_lead_elsewhere() -> None:
     assert made.endswith("/v1beta/models/a%2Fevil%3Fkey%3D1%23:generateContent")
 
 
-@pytest.mark.parametrize("model", ["../../evil", "..", ".", "a/../b", "a\\..\\b", "a/.."])
+@each("model", ["../../evil", "..", ".", "a/../b", "a\\..\\b", "a/.."])
 def test_a_model_has_no_dot_segments(model: str) -> None:
     """A server resolves `..` in a path, some also behind an encoded slash."""
     with pytest.raises(InputError, match=r"model: .* '\.' and '\.\.' are not allowed"):
@@ -172,8 +173,8 @@ def test_a_model_in_a_base_url_is_quoted() -> None:
     assert url(row, "chat", "a/b?c#d\r\ne") == "http://up.example/a%2Fb%3Fc%23d%0D%0Ae/v1/chat/completions"
 
 
-@pytest.mark.parametrize(
-    ("name", "env", "there"),
+@each(
+    "name, env, there",
     [
         ("openai", {"OPENAI_API_KEY": "k"}, True),
         ("openai", {}, False),

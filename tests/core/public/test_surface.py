@@ -16,6 +16,7 @@ import penstock
 from penstock import events as ev
 from penstock.errors import InputError
 from tests.cli.command_runner import environment
+from tests.support.each_case import each
 
 NAMES = {
     "Answer", "Client", "DataPart", "Diagnostic", "File", "FunctionTool", "Hop", "HybridTokenEstimator",
@@ -52,11 +53,7 @@ def test_the_names_are_these() -> None:
     assert set(penstock.__all__) == NAMES
     assert len(penstock.__all__) == len(NAMES)
     assert set(dir(penstock)) >= NAMES
-
-
-@pytest.mark.parametrize("name", sorted(NAMES))
-def test_a_name_is_there(name: str) -> None:
-    assert getattr(penstock, name) is getattr(penstock, name)
+    assert [name for name in NAMES if getattr(penstock, name) is not getattr(penstock, name)] == []
 
 
 def test_a_name_that_is_not_there() -> None:
@@ -81,22 +78,7 @@ def test_every_module_below_is_internal() -> None:
         import_module("penstock.engines.express")
 
 
-def test_a_pipe_takes_bytes() -> None:
-    frame = b'data: {"id":"x","choices":[{"index":0,"delta":{"content":"hi"}}]}\n\n'
-    assert penstock.bridge("openai-chat", "events").feed(frame) == penstock.bridge("openai-chat", "events").feed(
-        [frame]
-    )
-
-
-@pytest.mark.parametrize(
-    ("given", "meant"), [("openai", "openai-chat"), ("claude", "anthropic"), ("antropic", "anthropic")]
-)
-def test_a_protocol_of_another_name_is_suggested(given: str, meant: str) -> None:
-    with pytest.raises(penstock.errors.UnknownProtocol, match=f"did you mean '{meant}'"):
-        penstock.bridge(given, "events")
-
-
-@pytest.mark.parametrize("name", sorted(PUBLIC_MODULES - {"events", "request", "errors", "stores", "file_fetch"}))
+@each("name", sorted(PUBLIC_MODULES - {"events", "request", "errors", "stores", "file_fetch"}))
 def test_a_public_module_lists_its_names(name: str) -> None:
     module = import_module(f"penstock.{name}")
     assert module.__all__ == sorted(module.__all__, key=lambda one: (not one.isupper(), not one[0].isupper(), one))
@@ -109,34 +91,19 @@ def test_modules_stay_modules() -> None:
     assert callable(penstock.translate)
 
 
-@pytest.mark.parametrize("module", ["penstock.vscode", "penstock.messages"])
-def test_a_face_needs_msgspec_alone(module: str) -> None:
-    loaded = loaded_after(f"import {module}")
-    third = {name for name in loaded if name not in sys.stdlib_module_names} - {"__main__"}
-    assert {name for name in third if not name.startswith(("_", "sitecustomize"))} <= {
-        "msgspec",
-        "penstock",
-        "typing_extensions",
-    }
+def test_a_face_needs_msgspec_alone() -> None:
+    """The editor's face and that of requests are used inside other people's programs."""
+    loaded = loaded_after("import penstock.vscode, penstock.messages")
+    third = {name for name in loaded - set(sys.stdlib_module_names) if not name.startswith(("_", "sitecustomize"))}
+    assert third <= {"msgspec", "penstock", "typing_extensions"}
 
 
 # ── cost ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import penstock",
-        "from penstock._cli import main\nwrite, sys.stdout = sys.stdout, sys.stderr\nmain(['--help'])\nsys.stdout = write",
-        "from penstock._cli import main\nwrite, sys.stdout = sys.stdout, sys.stderr\nmain(['--version'])\nsys.stdout = write",
-    ],
-    ids=["import", "help", "version"],
-)
-def test_nothing_heavy_is_imported(code: str) -> None:
-    assert not loaded_after(code) & HEAVY
-
-
-def test_the_core_imports_no_heavy_module_either() -> None:
+def test_nothing_heavy_is_imported() -> None:
+    commands = "write, sys.stdout = sys.stdout, sys.stderr\nmain(['--help'])\nmain(['--version'])\nsys.stdout = write"
+    assert not loaded_after(f"import penstock\nfrom penstock._cli import main\n{commands}") & HEAVY
     used = "import penstock\nlist(penstock.translate(b'data: {}\\n\\n', 'anthropic', 'openai-chat'))"
     assert not loaded_after(used) & (HEAVY - {"msgspec"})
 

@@ -10,6 +10,7 @@ from penstock._tokens.text_features import average_out
 from penstock.request import Format, Message, Request, Settings, Text, Tool
 from penstock.tokens import Estimate, HybridTokenEstimator
 from tests.core.tokens.samples import ALONE, JSON, PROSE
+from tests.support.each_case import each
 
 KNOWN = [
     "gpt-4o", "gpt-4-turbo", "gpt-5", "gpt-5-nano", "gpt-oss-120b", "claude-3-opus", "claude-sonnet-4-5", "claude-opus-4-8",
@@ -29,7 +30,7 @@ def widths(found: Estimate) -> tuple[float, float]:
     return 1 - found.low / found.tokens, found.high / found.tokens - 1
 
 
-@pytest.mark.parametrize("model", KNOWN)
+@each("model", KNOWN)
 def test_500_plain_words_are_within_15_percent(model: str) -> None:
     below, above = widths(counted(model))
     assert 0.03 < below <= 0.155
@@ -42,7 +43,7 @@ def test_a_model_that_no_rule_knows_is_less_sure() -> None:
     assert 0.15 < above <= 0.35
 
 
-@pytest.mark.parametrize("model", KNOWN)
+@each("model", KNOWN)
 def test_tools_and_formats_are_less_sure_than_text(model: str) -> None:
     plain = counted(model)
     tools = [Tool(f"tool_{place}", PROSE, {"type": "object"}) for place in range(4)]
@@ -52,7 +53,7 @@ def test_tools_and_formats_are_less_sure_than_text(model: str) -> None:
         assert more.tokens >= plain.tokens
 
 
-@pytest.mark.parametrize("text", [JSON, ALONE])
+@each("text", [JSON, ALONE])
 def test_marks_and_emoji_are_less_sure_than_words(text: str) -> None:
     estimator = HybridTokenEstimator()
     odd = estimator.estimate_text(text, "gpt-4o")

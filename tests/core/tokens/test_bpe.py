@@ -6,14 +6,15 @@ import sys
 
 import pytest
 
-from penstock._tokens.bpe import SEARCH_RANGE, counters, split_text
+from penstock._tokens.bpe import SEARCH_RANGE, split_text
 from penstock._tokens.families import load_tables
 from penstock.errors import MissingExtra
-from penstock.tokens import HybridTokenEstimator
+from penstock.tokens import HybridTokenEstimator, counters
 from tests.core.tokens.samples import CODE, EMOJI, JSON
+from tests.support.each_case import each
 
 
-@pytest.mark.parametrize("text", ["", "x", "word " * 3000, "x" * 9000, "東京" * 4000, " " * 7000])
+@each("text", ["", "x", "word " * 3000, "x" * 9000, "東京" * 4000, " " * 7000])
 def test_pieces_are_the_text_and_none_is_too_long(text: str) -> None:
     found = list(split_text(text, 2 * SEARCH_RANGE))
     assert "".join(found) == text

@@ -13,6 +13,7 @@ from penstock.tokens import Breakdown, HybridTokenEstimator
 from tests.core.tokens.samples import PROSE
 from tests.core.tokens.test_pictures import png
 from tests.support import conversations
+from tests.support.each_case import each
 
 MODELS = ["gpt-4o", "claude-sonnet-4-5", "gemini-2.5-flash", "qwen3-8b", "never-seen-1"]
 TOOL = Tool("read", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
@@ -40,7 +41,7 @@ def check_sums(found: Breakdown) -> None:
         assert 0 <= line.share <= 1
 
 
-@pytest.mark.parametrize("model", MODELS)
+@each("model", MODELS)
 def test_every_part_of_a_prompt_has_its_line(model: str) -> None:
     found = HybridTokenEstimator().breakdown(WHOLE, model)
     hidden = [("hidden", "added by the provider", None)] if model != "gemini-2.5-flash" else []  # it adds nothing
@@ -73,7 +74,7 @@ def test_pictures_are_not_in_the_lines_of_messages() -> None:
         assert lines[position].estimate.tokens == pytest.approx(expected, abs=1)
 
 
-@pytest.mark.parametrize("actual", [10, 2_000, 50_000])
+@each("actual", [10, 2_000, 50_000])
 def test_lines_add_up_to_a_count_of_the_provider_too(actual: int) -> None:
     estimator = HybridTokenEstimator()
     estimator.calibrate(WHOLE, actual, "gpt-4o")

@@ -32,6 +32,7 @@ from penstock.request import (
 from penstock.tokens import HybridTokenEstimator
 from tests.cli.command_runner import environment
 from tests.core.tokens.samples import ALONE, CHINESE, CODE, COMPOUND, EMOJI, JSON, PROSE, RUSSIAN
+from tests.support.each_case import each
 
 ASKED = Message("user", [Text(text=PROSE)])
 TOOL = Tool("read_file", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
@@ -52,7 +53,7 @@ COUNTED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", COUNTED)
+@each("kind", COUNTED)
 def test_text_of_any_kind_is_within_12_percent_before_anything_is_learned(kind: str) -> None:
     text, actual = COUNTED[kind]
     found = HybridTokenEstimator().estimate_text(text, "gpt-4o")
@@ -88,8 +89,8 @@ PARTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", PARTS)
-@pytest.mark.parametrize("model", ["gpt-4o", "claude-sonnet-4-5", "gemini-2.5-flash", "never-seen"])
+@each("kind", PARTS)
+@each("model", ["gpt-4o", "claude-sonnet-4-5", "gemini-2.5-flash", "never-seen"])
 def test_every_kind_of_part_counts(kind: str, model: str) -> None:
     estimator = HybridTokenEstimator()
     empty = estimator.estimate_message(Message("user", [Text(text="")]), model).tokens

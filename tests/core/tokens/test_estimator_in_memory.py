@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock import HybridTokenEstimator
-from penstock._store.tokens import TokenStore
 from penstock.events import Usage
+from penstock.tokens import TokenStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

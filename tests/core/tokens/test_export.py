@@ -13,6 +13,7 @@ import pytest
 from penstock.request import Call, Message, Result, Text
 from penstock.tokens import Factors, HybridTokenEstimator
 from tests.core.tokens.samples import CODE, JSON, PROSE, TEXTS
+from tests.support.each_case import each
 
 HERE = Path(__file__).parent
 MODELS = ["gpt-4o", "claude-sonnet-4-5", "gemini-2.0-flash", "gemini-2.5-flash", "qwen3-8b", "never-seen-1"]
@@ -46,7 +47,7 @@ def _texts(part: object) -> list[str]:
     return [part.text] if isinstance(part, Text) else []
 
 
-@pytest.mark.parametrize("model", MODELS)
+@each("model", MODELS)
 def test_a_client_in_another_language_agrees_within_2_percent(model: str) -> None:
     texts = [*TEXTS, "", " ", "  x", "\r\n\r\n", "aA aAA ABC1 ___ é́ 中a文 \U0001f600!", PROSE * 20]
     messages = [
@@ -61,7 +62,7 @@ def test_a_client_in_another_language_agrees_within_2_percent(model: str) -> Non
     assert found["messages"] == pytest.approx(ours, rel=0.02, abs=1)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@each("model", MODELS)
 def test_the_factors_are_small_and_come_back_whole(model: str) -> None:
     factors = HybridTokenEstimator().factors(model, "somebody")
     assert len(factors.json()) < 2_500

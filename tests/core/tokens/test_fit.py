@@ -19,6 +19,7 @@ from penstock.request import Call, File, Json, Message, Request, Result, Text, T
 from penstock.tokens import FitResult, HybridTokenEstimator
 from tests.core.tokens.samples import JSON, PROSE
 from tests.support import conversations
+from tests.support.each_case import each
 from tests.support.paths import TESTS
 
 if TYPE_CHECKING:
@@ -179,13 +180,12 @@ def test_old_results_are_shortened_before_a_turn_goes() -> None:
     assert not any(row.shortened for row in least.removed)
 
 
-@pytest.mark.parametrize(
-    ("content", "shortened"),
+@each(
+    "content, shortened",
     [
         ([Text(text="short")], False), ([Json(json=JSON)], False), ([Json(json=json.dumps([JSON] * 20))], True),
         ([File(media="image/png", url="https://example.com/1024x1024.png")], True), ([Text(text=PROSE)] * 9, True),
     ],
-    ids=["text", "json", "long json", "file", "texts"],
 )  # fmt: skip
 def test_which_results_are_shortened(content: list[Any], shortened: bool) -> None:
     first = [Message("assistant", [Call(id="x", name="f")]), Message("tool", [Result(call="x", content=content)])]
@@ -210,7 +210,7 @@ def is_subsequence(part: list[Any], whole: list[Any]) -> bool:
     return all(any(one == other for other in rest) for one in part)
 
 
-@pytest.mark.parametrize("path", BODIES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@each("path", BODIES, name=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_body_comes_back_as_a_body_with_fewer_messages(path: Path) -> None:
     body, protocol = json.loads(path.read_bytes()), path.stem.partition("@")[0]
     given_body = json.dumps(body)
@@ -285,7 +285,7 @@ def test_a_list_comes_back_with_the_objects_of_the_caller() -> None:
     assert estimator.fit(chat, 1, model=MODEL).request == chat[-1:]
 
 
-@pytest.mark.parametrize("target", ["aisdk", "openai-chat", "anthropic", "gemini", "responses"])
+@each("target", ["aisdk", "openai-chat", "anthropic", "gemini", "responses"])
 def test_the_result_of_convert_messages_comes_back_as_one(target: str) -> None:
     host = [{"role": 1 + number % 2, "content": [{"value": f"{number} {PROSE}"}]} for number in range(11)]
     converted = convert_messages(host, target=target)
@@ -299,7 +299,7 @@ def test_the_result_of_convert_messages_comes_back_as_one(target: str) -> None:
 # ── any conversation ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(conversations.requests(), st.floats(0.05, 1.1), st.sampled_from(["tokens", "high"]), st.booleans())
 def test_of_any_conversation(request: Request, share: float, by: Any, shorten: bool) -> None:
     """It fits, or nothing more can go; order, pairs and the prompt stay; a second run changes nothing."""
@@ -346,8 +346,8 @@ def pairs(messages: list[Message]) -> set[tuple[str, str]]:
     return {(call, "result" if call in results else "") for call in calls}
 
 
-@pytest.mark.parametrize(
-    ("limit", "more", "message"),
+@each(
+    "limit, more, message",
     [
         (0, {}, "limit: expected more than the reserve of 0 tokens, found 0"),
         (100, {"reserve": 100}, "limit: expected more than the reserve of 100 tokens, found 100"),

@@ -10,16 +10,17 @@ from penstock.request import Request
 from penstock.tokens import HybridTokenEstimator
 from tests.core.tokens.samples import PROSE
 from tests.core.tokens.test_fit import MODEL, answer, round_of, user
+from tests.support.each_case import each
 
 LONG = [user("What is a tide?")] + [
     one for number in range(10) for one in (answer(f"{number} {PROSE}"), user(f"{number}?"))
 ]
 
 
-@pytest.mark.parametrize("ratio", [0.4, 1.0, 3.7])
-@pytest.mark.parametrize("known", [len(LONG), len(LONG) - 2])
-@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
-@pytest.mark.parametrize("by", ["tokens", "high"])
+@each("ratio", [0.4, 1.0, 3.7])
+@each("known", [len(LONG), len(LONG) - 2])
+@each("share", [0.3, 0.6, 0.9])
+@each("by", ["tokens", "high"])
 def test_messages_are_as_long_as_the_provider_counted(ratio: float, known: int, share: float, by: Any) -> None:
     """What stays is within the limit by the counts of the provider, which counts every message alike."""
     estimator, plain = HybridTokenEstimator(), HybridTokenEstimator()

@@ -13,6 +13,7 @@ from penstock._tokens.text_features import FeatureCounter
 from penstock.request import Call, Format, Message, Request, Settings, Text, Tool, ToolChoice
 from penstock.tokens import HybridTokenEstimator
 from tests.core.tokens.test_parts import TOOL, counter_of
+from tests.support.each_case import each
 
 AT_RESPONSES: dict[str, Any] = {"responses": {"_": {"read": True}}}
 ASKED = [Message("user", [Text(text="How high is the water?")])]
@@ -36,8 +37,8 @@ def hidden(model: str, tools: list[Tool]) -> float:
     return counter.counter.count_frame(Request(tools=tools, extra=AT_RESPONSES)).added
 
 
-@pytest.mark.parametrize(
-    ("model", "tool", "tokens"),
+@each(
+    "model, tool, tokens",
     [
         # Anthropic's numbers as claudecodeguides.com quotes them: 245, 700, and 735 with a system prompt of some 480.
         # Recorded usage: 235, 694, 1,336
@@ -71,7 +72,7 @@ def test_every_known_number_has_a_source() -> None:
     assert [name for name in families if not load_tables().families[name].source] == []
 
 
-@pytest.mark.parametrize("model", ["claude-sonnet-4-5", "gpt-4o", "gemini-2.5-flash", "grok-4", "never-seen-1"])
+@each("model", ["claude-sonnet-4-5", "gpt-4o", "gemini-2.5-flash", "grok-4", "never-seen-1"])
 def test_built_in_tools_are_hidden_and_in_the_total(model: str) -> None:
     tool, estimator = responses("web_search"), HybridTokenEstimator()
     parts = counter_of(model).split_frame(Request(tools=[tool]))
@@ -104,8 +105,8 @@ def frame(model: str, choice: str, **more: Any) -> float:
     )
 
 
-@pytest.mark.parametrize(
-    ("model", "auto", "forced"),
+@each(
+    "model, auto, forced",
     [
         # Anthropic's numbers as eonsr.com/?p=8096 quotes them: 346 with auto or none, 313 with any or tool
         ("claude-sonnet-4-20250514", 346, 313), ("claude-3-7-sonnet-20250219", 346, 313),
@@ -129,8 +130,8 @@ def test_reasoning_brings_a_prompt_to_claude() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
+@each(
+    "settings, expected",
     [
         (Settings(), False), (Settings(effort="high"), True), (Settings(effort="none"), False), (Settings(budget=0), False),
         (Settings(budget=1024), True), (Settings(thoughts=True), True), (Settings(budget=0, effort="high"), False),
@@ -175,8 +176,8 @@ def test_an_endpoint_may_add_a_prompt() -> None:
     assert estimator.estimate_conversation(marked, "gpt-4o") == estimator.estimate_conversation(plain, "gpt-4o")
 
 
-@pytest.mark.parametrize(
-    ("model", "provider", "tokens"),
+@each(
+    "model, provider, tokens",
     [("gpt-5", "openai", 81), ("gpt-5.4-mini", "azure", 81), ("gpt-5-nano", "openrouter", 0), ("gpt-4o", "openai", 0)],
 )
 def test_chat_completions_add_a_prompt_to_functions(model: str, provider: str, tokens: float) -> None:
@@ -187,7 +188,7 @@ def test_chat_completions_add_a_prompt_to_functions(model: str, provider: str, t
     assert counter.count_frame(Request(messages=ASKED)).added == 0
 
 
-@pytest.mark.parametrize("model", ["mistral-small-3.2-24b-instruct-2506-q4_k_m.gguf", "ministral-3-8b-instruct-2512"])
+@each("model", ["mistral-small-3.2-24b-instruct-2506-q4_k_m.gguf", "ministral-3-8b-instruct-2512"])
 def test_a_chat_template_adds_its_system_prompt_if_there_is_none(model: str) -> None:
     estimator, system = HybridTokenEstimator(), Message("system", [Text(text="Be brief.")])
     for _ in range(2):  # the second time from the cache

@@ -21,6 +21,7 @@ from penstock.request import Message, Request, Text, Tool
 from penstock.tokens import HybridTokenEstimator, TokenStore
 from penstock.vscode import VSCodeStreamAdapter
 from tests.core.tokens.samples import PROSE
+from tests.support.each_case import each
 from tests.support.paths import TESTS
 from tests.support.stream_adapter import FINISH
 
@@ -98,7 +99,7 @@ def ignore_part(_: object) -> None:
     """For a stream of which only the usage counts."""
 
 
-@pytest.mark.parametrize("form", FORMS)
+@each("form", FORMS)
 def test_every_form_of_a_conversation_is_counted_alike(form: str) -> None:
     given, tools = FORMS[form]
     estimator = HybridTokenEstimator()
@@ -114,7 +115,7 @@ def test_every_form_of_a_conversation_is_counted_alike(form: str) -> None:
     assert (known.method, known.tokens) == ("actual", 999)
 
 
-@pytest.mark.parametrize("form", ["text", "message", "one host object"])
+@each("form", ["text", "message", "one host object"])
 def test_one_message_of_any_form(form: str) -> None:
     estimator = HybridTokenEstimator()
     expected = estimator.estimate_message(Message("user", [Text(text=PROSE)]), "gpt-4o")
@@ -138,7 +139,7 @@ AMBIGUOUS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@each("path", RECORDED, name=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_body_of_any_protocol_is_recognised_and_counted(path: Path) -> None:
     body, protocol = json.loads(path.read_bytes()), path.stem.partition("@")[0]
     name = f"{path.parent.name}/{path.stem}"
@@ -150,7 +151,7 @@ def test_a_body_of_any_protocol_is_recognised_and_counted(path: Path) -> None:
         assert estimator.estimate_conversation(body, "gpt-4o") == expected
 
 
-@pytest.mark.parametrize("target", ["aisdk", "openai-chat", "anthropic", "gemini", "responses", "bedrock"])
+@each("target", ["aisdk", "openai-chat", "anthropic", "gemini", "responses", "bedrock"])
 def test_the_result_of_convert_messages_can_be_handed_over(target: str) -> None:
     estimator = HybridTokenEstimator()
     converted = convert_messages(HOST, target=target)
@@ -184,7 +185,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", WRONG)
+@each("kind", WRONG)
 def test_anything_else_is_an_input_error_that_names_the_place(kind: str) -> None:
     given, message = WRONG[kind]
     estimator = HybridTokenEstimator()
@@ -224,7 +225,7 @@ def step(number: int, tokens: int) -> list[dict[str, Any]]:
 STEPS = [*step(1, 100), *step(2, 220), {"type": "finish", "finishReason": "stop", "totalUsage": {"inputTokens": 320}}]
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
+@each("asynchronous", [False, True])
 def test_the_usage_of_a_stream_with_steps_can_be_handed_to_calibrate(asynchronous: bool) -> None:
     async def chunks() -> Any:
         for chunk in STEPS:
@@ -272,9 +273,9 @@ def test_the_usage_of_a_stream_with_one_step_teaches() -> None:
 # ── arguments ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("override", [2.0, 2, {"chars_per_token": 2.0}])
-@pytest.mark.parametrize(
-    ("model", "provider"),
+@each("override", [2.0, 2, {"chars_per_token": 2.0}])
+@each(
+    "model, provider",
     [
         ("claude-sonnet-4-5", "anthropic"), ("anthropic/claude-sonnet-4-5", ""), ("claude-sonnet-4-5", ""),
         ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", ""),
@@ -287,7 +288,7 @@ def test_an_override_works_by_the_name_of_the_model(model: str, provider: str, o
     assert estimator.estimate_text("x" * 100, model, "openrouter").tokens < 40, "another provider was given"
 
 
-@pytest.mark.parametrize("override", [0, -1, "2", True, {}, {"factor": 2.0}, {"chars_per_token": 0}, None])
+@each("override", [0, -1, "2", True, {}, {"factor": 2.0}, {"chars_per_token": 0}, None])
 def test_an_override_that_is_no_number_is_refused(override: Any) -> None:
     with pytest.raises(InputError, match=r"provider_overrides\['openai'\]: expected"):
         HybridTokenEstimator(provider_overrides={"openai": override})

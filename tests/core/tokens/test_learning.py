@@ -16,6 +16,7 @@ from penstock.request import Call, File, Message, Request, Result, Text, Tool, T
 from penstock.stores import MemoryStore
 from penstock.tokens import HybridTokenEstimator, TokenStore, warning
 from tests.core.tokens.samples import JSON, PROSE
+from tests.support.each_case import each
 
 ASKED = Message("user", [Text(text=PROSE)])
 TOOL = Tool("read_file", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
@@ -123,13 +124,12 @@ def test_a_factor_learns_and_is_bounded_and_one_odd_sample_does_little() -> None
     assert estimator.factor("gpt-4o", "p").value == 2.0
 
 
-@pytest.mark.parametrize(
+@each(
     "seen",
     [
         Turn(parts=[Call(id="1", name="search", by="provider")], usage=Usage(input=9000), finish=Finish("stop")),
         Turn(parts=[Text(text="x")], finish=Finish("stop")), Usage(input=9000, exact=False), Usage(),
     ],
-    ids=["provider-run tools", "no usage", "not exact", "unknown"],
 )  # fmt: skip
 def test_what_is_not_the_prompts_own_count_teaches_nothing(seen: Any) -> None:
     estimator = HybridTokenEstimator()
@@ -173,14 +173,13 @@ def test_editing_one_message_counts_that_message_alone() -> None:
     assert found == HybridTokenEstimator().estimate_conversation(edited, "gpt-4o").tokens
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
+@each(
+    "one, other",
     [
         (Call(id="1", name="f", json='{"a": 1}'), Call(id="1", name="f", json=JSON)),
         (Result(call="1", content=[Text(text="short")]), Result(call="1", content=[Text(text=PROSE)])),
         (File(media="image/png", data=PNG), File(media="image/png", data=PNG[:-4])),
     ],
-    ids=["arguments", "results", "files"],
 )
 def test_the_cache_tells_contents_apart(one: Any, other: Any) -> None:
     estimator = HybridTokenEstimator()
@@ -295,7 +294,7 @@ def read(protocol: str, fields: dict[str, Any]) -> Request:
     return reader(protocol)({**BODIES[protocol], **fields})
 
 
-@pytest.mark.parametrize(("protocol", "fields"), CONTEXT, ids=str)
+@each("protocol, fields", CONTEXT)
 def test_a_context_on_the_server_teaches_nothing(protocol: str, fields: dict[str, Any]) -> None:
     estimator = HybridTokenEstimator()
     with_context, without = read(protocol, fields), read(protocol, {})
@@ -316,7 +315,7 @@ def test_a_context_in_provider_options_teaches_nothing() -> None:
     assert estimator.estimate_conversation([ASKED], "gpt-4o").method == "estimated"
 
 
-@pytest.mark.parametrize(("protocol", "fields"), COUNTED, ids=str)
+@each("protocol, fields", COUNTED)
 def test_a_field_that_may_be_counted_makes_another_prompt(protocol: str, fields: dict[str, Any]) -> None:
     estimator = HybridTokenEstimator()
     estimator.calibrate(read(protocol, fields), 9000, "m", "p")
@@ -327,7 +326,7 @@ def test_a_field_that_may_be_counted_makes_another_prompt(protocol: str, fields:
     assert (found.method, found.tokens) == ("actual", 9000)
 
 
-@pytest.mark.parametrize(("protocol", "fields"), FREE, ids=str)
+@each("protocol, fields", FREE)
 def test_a_field_that_changes_no_count_changes_nothing(protocol: str, fields: dict[str, Any]) -> None:
     estimator = HybridTokenEstimator()
     estimator.calibrate(read(protocol, fields), 700, "m", "p")
@@ -369,7 +368,7 @@ SAME_PROMPTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("case", SAME_PROMPTS)
+@each("case", SAME_PROMPTS)
 def test_marks_ids_and_the_order_of_keys_do_not_lose_the_prompt(case: str) -> None:
     first, second = SAME_PROMPTS[case]
     estimator = HybridTokenEstimator()

@@ -11,12 +11,13 @@ from penstock.events import Usage
 from penstock.request import Message, Request, Text, Tool
 from penstock.tokens import HybridTokenEstimator
 from tests.core.tokens.samples import PROSE
+from tests.support.each_case import each
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
 SEEN_WRONG = [-5, 0, True, 10**30, 10**400, -(10**400), None, 1.5, "7", float("nan"), {"prompt_tokens": 5}]
 
 
-@pytest.mark.parametrize("seen", SEEN_WRONG, ids=range(len(SEEN_WRONG)))
+@each("seen", SEEN_WRONG)
 def test_a_report_that_is_no_count_is_refused_and_nothing_is_learned(seen: Any) -> None:
     estimator = HybridTokenEstimator()
     with pytest.raises(InputError, match=r"^seen: expected .*tokens.*found"):
@@ -25,7 +26,7 @@ def test_a_report_that_is_no_count_is_refused_and_nothing_is_learned(seen: Any) 
     assert estimator.factor("gpt-4o").turns == 0
 
 
-@pytest.mark.parametrize(("count", "method"), [(1, "actual"), (2**53 - 1, "actual")])
+@each("count, method", [(1, "actual"), (2**53 - 1, "actual")])
 def test_every_count_that_a_prompt_can_have_is_taken(count: int, method: str) -> None:
     estimator = HybridTokenEstimator()
     for seen in (count, Usage(input=count)):
@@ -34,15 +35,15 @@ def test_every_count_that_a_prompt_can_have_is_taken(count: int, method: str) ->
         assert (found.tokens, found.method) == (count, method)
 
 
-@pytest.mark.parametrize("count", [0, -3, 10**30])
+@each("count", [0, -3, 10**30])
 def test_a_usage_that_no_prompt_can_have_is_passed_over(count: int) -> None:
     estimator = HybridTokenEstimator()
     estimator.calibrate(PROSE, Usage(input=count), "gpt-4o")
     assert estimator.estimate_conversation(PROSE, "gpt-4o").method == "estimated"
 
 
-@pytest.mark.parametrize(
-    ("method", "parameters", "name"),
+@each(
+    "method, parameters, name",
     [
         ("estimate_text", {"text": 5}, "text"),
         ("estimate_text", {"text": None}, "text"),
@@ -62,7 +63,7 @@ def test_a_wrong_parameter_is_named(method: str, parameters: dict[str, Any], nam
         getattr(HybridTokenEstimator(), method)(**parameters)
 
 
-@pytest.mark.parametrize(("count", "tokens"), [(1, 1), (2, 1), (100, 1), (10_000, 79), (100_000, 782)])  # o200k
+@each("count, tokens", [(1, 1), (2, 1), (100, 1), (10_000, 79), (100_000, 782)])  # o200k
 def test_runs_of_spaces_are_tokens(count: int, tokens: int) -> None:
     found = HybridTokenEstimator().estimate_text(" " * count, "gpt-4o")
     assert found.tokens == pytest.approx(tokens, abs=1 + tokens * 0.05)
@@ -92,8 +93,8 @@ BODIES: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("body", BODIES)
-@pytest.mark.parametrize("form", TOOL_FORMS)
+@each("body", BODIES)
+@each("form", TOOL_FORMS)
 def test_tools_are_read_by_their_own_shape(body: str, form: str) -> None:
     given, protocol = BODIES[body]
     estimator = HybridTokenEstimator()
@@ -105,12 +106,8 @@ def test_tools_are_read_by_their_own_shape(body: str, form: str) -> None:
     assert estimator.estimate_conversation(given, "gpt-4o", tools=mixed, protocol=protocol).tokens > expected.tokens + 5
 
 
-@pytest.mark.parametrize(
-    "tool", [5, None, "read", {"type": "function", "function": 5}, {"toolSpec": 5}, {"functionDeclarations": 5}]
-)
-@pytest.mark.parametrize(
-    "given", [PROSE, {"contents": [{"role": "user", "parts": [{"text": PROSE}]}]}], ids=["text", "gemini"]
-)
+@each("tool", [5, None, "read", {"type": "function", "function": 5}, {"toolSpec": 5}, {"functionDeclarations": 5}])
+@each("given", [PROSE, {"contents": [{"role": "user", "parts": [{"text": PROSE}]}]}])
 def test_a_tool_that_cannot_be_read_is_named(given: Any, tool: Any) -> None:
     with pytest.raises(InputError, match=r"^tools\[1\]"):
         HybridTokenEstimator().estimate_conversation(given, tools=[TOOL_FORMS["openai-chat"], tool])

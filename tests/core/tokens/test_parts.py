@@ -12,6 +12,7 @@ from penstock._tokens.text_features import FeatureCounter
 from penstock.request import File, Format, Message, Request, Settings, Text, Tool, ToolChoice
 from tests.core.tokens.samples import PROSE
 from tests.core.tokens.test_pictures import png
+from tests.support.each_case import each
 
 TOOL = Tool("read", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
 MODELS = ["gpt-4o", "claude-sonnet-4-5", "gemini-2.5-flash", "qwen3-8b", "never-seen-1"]
@@ -22,7 +23,7 @@ def counter_of(model: str) -> ModelCounter:
     return ModelCounter(f"/{model}", family, FeatureCounter(family, load_tables().pictures), b"", exact=False)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@each("model", MODELS)
 def test_the_parts_of_a_frame_add_up(model: str) -> None:
     counter = counter_of(model)
     schema = Settings(format=Format("schema", schema={"type": "object"}))
@@ -34,7 +35,7 @@ def test_the_parts_of_a_frame_add_up(model: str) -> None:
     assert (bare.tools, bare.hidden[0], bare.framing) == ((0, 0), 0, parts.framing)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@each("model", MODELS)
 def test_files_are_apart_from_the_text(model: str) -> None:
     counter = counter_of(model)
     picture = File(media="image/png", data=base64.b64encode(png(1024, 1024)).decode())

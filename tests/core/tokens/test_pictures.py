@@ -13,6 +13,7 @@ from penstock._tokens.file_costs import DEFAULT_SIZE, count_pages, decode_head, 
 from penstock.request import File, Message
 from penstock.tokens import HybridTokenEstimator
 from tests.core.tokens.samples import PROSE
+from tests.support.each_case import each
 
 
 def png(width: int, height: int) -> bytes:
@@ -45,13 +46,13 @@ HEADERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", HEADERS)
+@each("kind", HEADERS)
 def test_the_size_is_read_from_the_header(kind: str) -> None:
     data = base64.b64encode(HEADERS[kind] + b"\0" * 100).decode()
     assert image_size(decode_head(data)) == (1024, 768, True)
 
 
-@pytest.mark.parametrize("kind", HEADERS)
+@each("kind", HEADERS)
 def test_a_header_cut_anywhere_is_no_trouble(kind: str) -> None:
     data = HEADERS[kind]
     for end in range(min(len(data), 60)):
@@ -59,8 +60,8 @@ def test_a_header_cut_anywhere_is_no_trouble(kind: str) -> None:
     assert image_size(decode_head("@@ not base64 @@")) == (*DEFAULT_SIZE, False)
 
 
-@pytest.mark.parametrize(
-    ("url", "size"),
+@each(
+    "url, size",
     [
         ("https://a.example/x/800x400", (800, 400)), ("https://a.example/thumb/1200px-Tide.jpg", (1200, 800)),
         ("https://a.example/p?w=600", (600, 400)), ("https://a.example/jpg/360_F_1.jpg", (540, 360)),
@@ -71,8 +72,8 @@ def test_an_address_may_tell_the_size(url: str, size: tuple[int, int]) -> None:
     assert image_size(b"", url) == (*size, False)
 
 
-@pytest.mark.parametrize(
-    ("model", "width", "height", "detail", "tokens"),
+@each(
+    "model, width, height, detail, tokens",
     [
         # Worked examples of platform.openai.com/docs/guides/images-vision
         ("gpt-4o", 1024, 1024, "high", 765), ("gpt-4o", 2048, 4096, "", 1105), ("gpt-4o", 4096, 8192, "low", 85),
@@ -89,7 +90,7 @@ def test_formulas_give_what_the_providers_say(model: str, width: int, height: in
     assert image_tokens(rule, width, height, detail) == pytest.approx(tokens, abs=1)
 
 
-@pytest.mark.parametrize("name", load_tables().pictures)
+@each("name", load_tables().pictures)
 def test_a_formula_never_falls_as_a_picture_grows(name: str) -> None:
     rule = load_tables().pictures[name]
     small = image_tokens(rule, 16, 16)
@@ -104,8 +105,8 @@ def with_picture(protocol: str, url: str, detail: str) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": [part]}]}
 
 
-@pytest.mark.parametrize("protocol", ["openai-chat", "responses"])
-@pytest.mark.parametrize(("model", "saved"), [("gpt-4o", 4 * 170), ("gpt-4o-mini", 4 * 5667), ("gpt-5", 4 * 140)])
+@each("protocol", ["openai-chat", "responses"])
+@each("model, saved", [("gpt-4o", 4 * 170), ("gpt-4o-mini", 4 * 5667), ("gpt-5", 4 * 140)])
 def test_an_image_of_low_detail_costs_the_base(protocol: str, model: str, saved: int) -> None:
     url = "data:image/png;base64," + base64.b64encode(png(1000, 1000)).decode()
     estimator = HybridTokenEstimator()
@@ -117,7 +118,7 @@ def test_an_image_of_low_detail_costs_the_base(protocol: str, model: str, saved:
     assert high - low == pytest.approx(saved, abs=3)
 
 
-@pytest.mark.parametrize(
+@each(
     "source",
     [{"type": "text", "media_type": "text/plain", "data": "A"}, {"type": "url", "url": "https://a.example/b.pdf"}],
 )
@@ -146,8 +147,8 @@ MODELS = [
 ]
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("size", [(2**32 - 1, 2**32 - 1), (100_001, 10), (100_000, 100_000), (100_000, 1)])
+@each("model", MODELS)
+@each("size", [(2**32 - 1, 2**32 - 1), (100_001, 10), (100_000, 100_000), (100_000, 1)])
 def test_no_picture_costs_more_than_a_provider_takes(model: str, size: tuple[int, int]) -> None:
     image = File(media="image/png", data=base64.b64encode(png(*size)).decode())
     found = HybridTokenEstimator().estimate_message(Message("user", [image]), model)
@@ -156,15 +157,14 @@ def test_no_picture_costs_more_than_a_provider_takes(model: str, size: tuple[int
         assert not image_size(png(*size)).known
 
 
-@pytest.mark.parametrize(
-    ("body", "found"),
+@each(
+    "body, found",
     [
         (b"/Type /Page" * 100_000, (27, False)),
         (b"%PDF-1.7 /Type /Pages /Count 99999", (1, False)),
         (b"%PDF-1.7 /Type /Pages /Count 99999 " + b"\0" * 8_000_000, (200, False)),
         (b"%PDF-1.7 /Type /Page" + b" " * 20, (1, True)),
     ],
-    ids=["marks only", "a large count", "a large file", "one page"],
 )
 def test_pages_that_the_bytes_cannot_hold_are_not_believed(body: bytes, found: tuple[int, bool]) -> None:
     assert count_pages(base64.b64encode(body).decode()) == found
@@ -210,7 +210,7 @@ RECORDINGS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", RECORDINGS)
+@each("kind", RECORDINGS)
 def test_the_length_is_read_from_the_header(kind: str) -> None:
     assert media_seconds(base64.b64encode(RECORDINGS[kind]).decode()) == pytest.approx(20, abs=0.1)
     for end in range(60):
@@ -218,8 +218,8 @@ def test_the_length_is_read_from_the_header(kind: str) -> None:
         assert cut is None or cut >= 0
 
 
-@pytest.mark.parametrize(
-    ("model", "media", "kind", "tokens"),
+@each(
+    "model, media, kind, tokens",
     [
         # ai.google.dev/gemini-api/docs/tokens: 32 a second of sound, 263 a second of video
         ("gemini-2.5-flash", "audio/wav", "wav", 640), ("gemini-2.5-flash", "video/mp4", "mp4", 5260),
@@ -241,8 +241,8 @@ def test_sound_and_video_cost_what_the_providers_say(model: str, media: str, kin
     assert with_file - without == pytest.approx(tokens, rel=0.02)
 
 
-@pytest.mark.parametrize(
-    ("model", "tokens"),
+@each(
+    "model, tokens",
     [
         # ai.google.dev/gemini-api/docs/document-processing and /media-resolution
         ("gemini-2.5-flash", 258), ("gemini-3-pro-preview", 560),
@@ -258,8 +258,8 @@ def test_a_page_costs_what_the_providers_say(model: str, tokens: int) -> None:
     assert found.low < 0.95 * found.tokens, "pages differ"
 
 
-@pytest.mark.parametrize("version", [0, 1])
-@pytest.mark.parametrize(("seconds", "believed"), [(34_200, True), (34_201, False), (4_000_000, False)])
+@each("version", [0, 1])
+@each("seconds, believed", [(34_200, True), (34_201, False), (4_000_000, False)])
 def test_a_recording_longer_than_any_provider_takes_is_not_believed(seconds: int, believed: bool, version: int) -> None:
     data = base64.b64encode(mp4(seconds, version)).decode()
     assert media_seconds(data) == (seconds if believed else None)

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock._store.tokens import TokenStore, default_path
 from penstock.request import Message, Text
 from penstock.stores import MemoryStore
-from penstock.tokens import HybridTokenEstimator
+from penstock.tokens import HybridTokenEstimator, TokenStore, default_path
 from tests.cli.command_runner import environment
 from tests.core.tokens.samples import PROSE
 from tests.wire.store.processes import start_python

@@ -25,6 +25,7 @@ from penstock._tokens.families import (
 from penstock._tokens.tool_rendering import render_json, render_tool
 from penstock.errors import InputError
 from penstock.request import Message, Request, Text, Tool
+from tests.support.each_case import each
 
 FACTS: dict[str, Any] = tomllib.loads(files("penstock._tokens").joinpath("tables.toml").read_text("utf-8"))
 FITS: dict[str, Any] = tomllib.loads(files("penstock._tokens").joinpath("fitted.toml").read_text("utf-8"))
@@ -36,7 +37,7 @@ def test_every_rule_names_a_family_and_every_family_is_named() -> None:
     assert set(FACTS["families"]) - named == set()
 
 
-@pytest.mark.parametrize("name", FACTS["families"])
+@each("name", FACTS["families"])
 def test_a_family_has_its_facts(name: str) -> None:
     family = load_tables().families[name]
     assert family.parent == ("" if name == DEFAULT_FAMILY else family.parent)
@@ -58,8 +59,8 @@ def test_pictures_and_vocabularies_have_sources() -> None:
     assert all(row["source"] for row in FITS["vocabularies"].values())
 
 
-@pytest.mark.parametrize(
-    ("provider", "model", "family"),
+@each(
+    "provider, model, family",
     [
         ("openai", "gpt-4o-2024-11-20", "gpt"), ("", "openai/gpt-4.1", "gpt"), ("openai", "gpt-4-turbo", "gpt-4"),
         ("", "gpt-3.5-turbo", "gpt-4"), ("openai", "gpt-5-nano-2025-08-07", "gpt-5-nano"), ("", "gpt-5.4-mini", "gpt-5-mini"),
@@ -102,8 +103,8 @@ def test_constants_can_be_replaced() -> None:
 # ── classes and renderings ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each(
+    "text, expected",
     [
         ("", {}), ("two words", {"words": 2, "fives": 1}), ("camelCase", {"words": 1, "humps": 1, "fives": 1, "nines": 1}),
         ("HTTP2", {"words": 1, "capitals": 2, "digits": 1, "numbers": 1}), ("3.14", {"digits": 3, "numbers": 2, "marks": 1, "clusters": 1}),
@@ -184,8 +185,8 @@ def test_a_tool_as_a_declaration() -> None:
     assert "items" in render_tool(Tool("read", "", {"items": {"type": "string"}}), "declared")
 
 
-@pytest.mark.parametrize(
-    ("how", "expected"),
+@each(
+    "how, expected",
     [
         ("words", 'city New "York" n'), ("json", '{"city": "New \\"York\\"", "n": 3}'),
         ("declared", '{city:  " New "York" " , n: 3}'),
@@ -197,7 +198,7 @@ def test_what_a_call_holds(how: Any, expected: str) -> None:
     assert render_json('"half', how) in ('"half', "")
 
 
-@pytest.mark.parametrize("how", ["json", "spaced", "typescript", "words", "declared"])
+@each("how", ["json", "spaced", "typescript", "words", "declared"])
 def test_a_schema_nested_without_end_is_no_trouble(how: Any) -> None:
     schema: dict[str, Any] = {"type": "string"}
     for _ in range(120):

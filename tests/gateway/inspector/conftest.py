@@ -1,7 +1,6 @@
-"""Gateways with their inspector, one for all tests of a module.
+"""Gateways with their inspector, one for all tests of a module, which serve the packaged streams at full speed.
 
-`gateway` serves the packaged streams at full speed and every protocol of the upstream; `slow_gateway` plays streams as a
-model would speak. A test that needs another says so to `inspected`.
+A test that needs another says so to `inspected`.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock._inspector import keeping_policy
 from tests.support.inspector import Inspected, inspected
+from tests.support.paths import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,13 +22,8 @@ def gateway() -> Iterator[Inspected]:
         yield running
 
 
-@pytest.fixture
-def keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Turns are kept while somebody watches only, as with team keys."""
-    monkeypatch.setattr(keeping_policy, "is_loopback", lambda _host: False)
-
-
-@pytest.fixture(scope="module")
-def slow_gateway() -> Iterator[Inspected]:
-    with inspected(serve={"pace": 0.02}) as running:
-        yield running
+@pytest.fixture(scope="session")
+def built() -> None:
+    """The page is there to be looked at."""
+    if not (PROJECT / "src/penstock/_inspector/static/index.html").exists():
+        pytest.skip("the inspector's page is not built (make web builds it)")

@@ -8,15 +8,17 @@ from __future__ import annotations
 import json
 import subprocess
 import warnings
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from penstock import events as ev
-from penstock._http import response_writer
 from penstock.testing import Reply, encode_events, play
 from tests.oracles.node.oracle import HERE, NODE, Oracles, StreamJob
 from tests.support.client_requests import ask, read
+from tests.support.each_case import each
+from tests.support.error_gap import set_error_gap
 from tests.support.gateway import gateway
 
 if TYPE_CHECKING:
@@ -61,7 +63,8 @@ FAILURES = {
 
 @pytest.fixture(scope="module", params=[False, True], ids=["own server", "plain uvicorn"])
 def both(request: pytest.FixtureRequest) -> Iterator[tuple[Running, Upstream]]:
-    with gateway(Reply.no_response(), serve={"ping": 0.1}, plain=request.param) as found:
+    never = {"failures": 1000}  # no circuit opens
+    with gateway(Reply.no_response(), serve={"ping": 0.1}, breaker=never, plain=request.param) as found:
         yield found
 
 
@@ -71,19 +74,26 @@ def oracles() -> Iterator[Oracles]:
         yield pool
 
 
-def _script(both: tuple[Running, Upstream], reply: Reply, times: int) -> str:
+def _script(both: tuple[Running, Upstream], *replies: Reply) -> str:
     running, up = both
-    running.app.services.upstream.router.breakers._circuits.clear()
-    up.script(*[reply] * times)
+    up.script(*replies)
     return running.url
 
 
-def _read_with_node(base: str, model: str) -> dict[str, Any]:
-    """What both versions of js-genai give."""
-    done = subprocess.run(
-        [NODE, HERE / "genai" / "read.mjs", base, model], capture_output=True, text=True, timeout=60, check=True
-    )
-    return dict(json.loads(done.stdout))
+def _read_with_node(base: str, *models: str) -> list[dict[str, Any]]:
+    """What both versions of js-genai give for each model."""
+    command = [NODE, HERE / "genai" / "read.mjs", base, *models]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    return list(json.loads(done.stdout))
+
+
+def _failures_in_node(both: tuple[Running, Upstream]) -> Iterator[tuple[str, int, dict[str, Any]]]:
+    """Each failure as each version reads it: which, the status that it should have, and what was seen."""
+    base = _script(both, *(reply for _, reply, _ in FAILURES.values() for _ in range(2)))
+    found = _read_with_node(base, *(f"{upstream}/text" for upstream, _, _ in FAILURES.values()))
+    for (case, (_, _, status)), versions in zip(FAILURES.items(), found, strict=True):
+        assert list(versions) == ["genai1", "genai2"]
+        yield from ((f"{case}, {version}", status, seen) for version, seen in versions.items())
 
 
 def _read_with_python(base: str, model: str) -> Iterator[str]:
@@ -95,60 +105,53 @@ def _read_with_python(base: str, model: str) -> Iterator[str]:
             yield chunk.text or ""
 
 
-@pytest.mark.parametrize("case", FAILURES)
 def test_js_genai_raises_the_error_of_a_broken_stream(
-    both: tuple[Running, Upstream], case: str, monkeypatch: pytest.MonkeyPatch
+    both: tuple[Running, Upstream], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(response_writer, "ERROR_GAP", 0.5)  # on a busy machine, too, the client reads twice
-    upstream, reply, status = FAILURES[case]
-    found = _read_with_node(_script(both, reply, 2), f"{upstream}/text")
-    assert list(found) == ["genai1", "genai2"]
-    for seen in found.values():
-        assert seen["text"], "text before the error is delivered"
-        assert WHOLE.startswith(seen["text"])
-        assert (seen["status"], seen["finish"]) == (status, None), seen
+    set_error_gap(monkeypatch, 0.5)  # on a busy machine, too, the client reads twice
+    for case, status, seen in _failures_in_node(both):
+        assert seen["text"], f"{case}: text before the error is delivered"
+        assert WHOLE.startswith(seen["text"]), case
+        assert (seen["status"], seen["finish"]) == (status, None), (case, seen)
 
 
-@pytest.mark.parametrize("case", FAILURES)
 def test_js_genai_never_takes_a_broken_stream_for_a_whole_one(
-    both: tuple[Running, Upstream], case: str, monkeypatch: pytest.MonkeyPatch
+    both: tuple[Running, Upstream], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that is too slow reads the text and the error at once. Version 1.30 does not know the status then."""
-    monkeypatch.setattr(response_writer, "ERROR_GAP", 0.0)
-    upstream, reply, _ = FAILURES[case]
-    for version, seen in _read_with_node(_script(both, reply, 2), f"{upstream}/text").items():
-        assert seen["error"], version
-        assert seen["finish"] is None
+    set_error_gap(monkeypatch, 0.0)
+    for case, _, seen in _failures_in_node(both):
+        assert seen["error"], case
+        assert seen["finish"] is None, case
 
 
-@pytest.mark.parametrize("case", FAILURES)
+@each("case", FAILURES)
 def test_python_genai_raises_the_error_of_a_broken_stream(both: tuple[Running, Upstream], case: str) -> None:
     upstream, reply, status = FAILURES[case]
     texts: list[str] = []
     with pytest.raises(google_errors.ServerError) as raised:
-        texts.extend(_read_with_python(_script(both, reply, 1), f"{upstream}/text"))
+        texts.extend(_read_with_python(_script(both, reply), f"{upstream}/text"))
     text = "".join(texts)
     assert raised.value.code == status
     assert text
     assert WHOLE.startswith(text)
 
 
-@pytest.mark.parametrize("case", FAILURES)
-@pytest.mark.parametrize("ai", [5, 6, 7])
+@each("ai, case", product([5, 6, 7], FAILURES))
 def test_the_ai_sdk_reads_the_error_of_a_broken_stream(
     both: tuple[Running, Upstream], oracles: Oracles, ai: Any, case: str
 ) -> None:
     upstream, reply, _ = FAILURES[case]
-    base = _script(both, reply, 1)
+    base = _script(both, reply)
     job = StreamJob(provider="google", base_url=f"{base}/v1beta", model=f"{upstream}/text", settings={"maxRetries": 0})
     (seen,) = oracles.fullstream(ai, [job])
     assert [part["type"] for part in seen.parts].count("error") == 1, seen
 
 
-@pytest.mark.parametrize("case", FAILURES)
+@each("case", FAILURES)
 def test_our_own_reader_reads_one_error(both: tuple[Running, Upstream], case: str) -> None:
     upstream, reply, status = FAILURES[case]
-    body = ask(_script(both, reply, 1), "gemini", f"{upstream}/text").content
+    body = ask(_script(both, reply), "gemini", f"{upstream}/text").content
     events = read("gemini", body)
     assert [event.status for event in events if isinstance(event, ev.Fault)] == [status]
     # A reader that splits at blank lines finds the object twice: by itself, then as the data of an event.
@@ -160,7 +163,7 @@ def test_our_own_reader_reads_one_error(both: tuple[Running, Upstream], case: st
 def test_a_slow_stream_is_whole_for_googles_clients(both: tuple[Running, Upstream]) -> None:
     chunks = encode_events("anthropic", SCRIPT)
     halves = b"".join(chunks[:4]), b"".join(chunks[4:])
-    base = _script(both, Reply(halves, headers={"content-type": "text/event-stream"}, pace=0.35), 3)
-    for seen in _read_with_node(base, "anthropic/text").values():
+    base = _script(both, *[Reply(halves, headers={"content-type": "text/event-stream"}, pace=0.35)] * 3)
+    for seen in _read_with_node(base, "anthropic/text")[0].values():
         assert (seen["text"], seen["finish"], seen["error"]) == (WHOLE, "STOP", None)
     assert "".join(_read_with_python(base, "anthropic/text")) == WHOLE

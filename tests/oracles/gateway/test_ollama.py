@@ -9,6 +9,7 @@ import pytest
 
 from tests.oracles.sdk_matrix import SAID, THANKS, THOUGHT
 from tests.support.client_requests import get, post
+from tests.support.each_case import each
 from tests.support.gateway import PROVIDERS, gateway
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 ollama: Any = pytest.importorskip("ollama")
 ASK = [{"role": "user", "content": "How long does the tank take to fill?"}]
 PICTURE = b"\x89PNG\r\n\x1a\n" + b"0" * 40
-BOTH = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+BOTH = each("stream", [True, False])
 UPSTREAMS = [name for name in PROVIDERS if name != "completions"]
 
 
@@ -56,7 +57,7 @@ def joined(answer: Any, *, stream: bool) -> tuple[str, str, list[Any], Any]:
 
 
 @BOTH
-@pytest.mark.parametrize("upstream", UPSTREAMS)
+@each("upstream", UPSTREAMS)
 def test_text_and_thoughts(client: Any, upstream: str, stream: bool) -> None:
     answer = client.chat(f"{upstream}/reasoning", ASK, stream=stream, think=True)
     said, thought, _, last = joined(answer, stream=stream)
@@ -68,7 +69,7 @@ def test_text_and_thoughts(client: Any, upstream: str, stream: bool) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("upstream", UPSTREAMS)
+@each("upstream", UPSTREAMS)
 def test_a_tool_turn(client: Any, upstream: str, stream: bool) -> None:
     said, _, calls, _ = joined(client.chat(f"{upstream}/tools", ASK, stream=stream, tools=[read_gauge]), stream=stream)
     assert calls[0].function.name == "read_gauge"
@@ -127,7 +128,7 @@ def test_what_runs_and_what_is_spoken(both: tuple[Running, Upstream], client: An
     assert tuple(map(int, found.split("."))) >= (0, 6, 4), "editors ask for no less"
 
 
-@pytest.mark.parametrize("method", ["generate", "chat"])
+@each("method", ["generate", "chat"])
 def test_a_model_is_loaded_by_saying_nothing(both: tuple[Running, Upstream], client: Any, method: str) -> None:
     before = len(both[1].requests)
     ask = getattr(client, method)

@@ -21,8 +21,10 @@ from tests.oracles.gateway.vendor_error_cases import (
     SENT,
     UPSTREAMS,
     WANTED,
+    begun,
 )
 from tests.support.client_requests import ask
+from tests.support.each_case import each
 from tests.support.gateway import gateway
 
 if TYPE_CHECKING:
@@ -46,20 +48,33 @@ def both() -> Iterator[tuple[Running, Upstream]]:
         yield found
 
 
-def raised(client: str, base: str, model: str) -> tuple[str, int, dict[str, Any]]:
+@pytest.fixture(scope="module")
+def sdks(both: tuple[Running, Upstream]) -> Iterator[dict[str, Any]]:
+    """The SDK of each client, made once: that takes longer than a request."""
+    base, more = both[0].url, {"api_key": "x", "timeout": 20.0, "max_retries": 0}
+    options: Any = {"base_url": base, "timeout": 20_000, "retry_options": {"attempts": 1}}
+    with (
+        openai.OpenAI(base_url=f"{base}/v1", **more) as gpt,
+        anthropic.Anthropic(base_url=base, **more) as claude,
+        genai.Client(api_key="x", http_options=options) as gemini,
+    ):
+        yield {**dict.fromkeys(PROVIDER, gpt), "anthropic": claude, "gemini": gemini}
+
+
+def raised(client: str, sdk: Any, model: str) -> tuple[str, int, dict[str, Any]]:
     """What the SDK of a client raises: the class, the status, the error object."""
-    http: dict[str, Any] = {"timeout": 20.0, "max_retries": 0}
     said: Any = [{"role": "user", "content": "hello"}]
     try:
         if client == "anthropic":
-            made = anthropic.Anthropic(base_url=base, api_key="x", **http)
-            made.messages.create(model=model, max_tokens=9, messages=said)
+            sdk.messages.create(model=model, max_tokens=9, messages=said)
         elif client == "gemini":
-            options: Any = {"base_url": base, "timeout": 20_000, "retry_options": {"attempts": 1}}
-            with genai.Client(api_key="x", http_options=options) as asking:
-                asking.models.generate_content(model=model, contents="hi")
+            sdk.models.generate_content(model=model, contents="hi")
+        elif client == "responses":
+            sdk.responses.create(model=model, input="hello")
+        elif client == "completions":
+            sdk.completions.create(model=model, prompt="hello")
         else:
-            _openai(client, openai.OpenAI(base_url=f"{base}/v1", api_key="x", **http), model)
+            sdk.chat.completions.create(model=model, messages=said)
     except (openai.APIStatusError, anthropic.APIStatusError) as error:
         body: Any = error.body
         return type(error).__name__, error.status_code, body if client in PROVIDER else body["error"]
@@ -68,18 +83,9 @@ def raised(client: str, base: str, model: str) -> tuple[str, int, dict[str, Any]
     raise AssertionError("nothing was raised")
 
 
-def _openai(client: str, made: openai.OpenAI, model: str) -> None:
-    if client == "responses":
-        made.responses.create(model=model, input="hello")
-    elif client == "completions":
-        made.completions.create(model=model, prompt="hello")
-    else:
-        made.chat.completions.create(model=model, messages=[{"role": "user", "content": "hello"}])
-
-
 def refuse(both: tuple[Running, Upstream], upstream: str, kind: str, headers: dict[str, str] | None = None) -> str:
     running, up = both
-    running.app.services.upstream.router.breakers._circuits.clear()
+    running.close_circuits()
     status, body = SENT[upstream][kind]
     up.script(Reply.body(body, status=status, headers=headers or {}))
     return running.url
@@ -101,12 +107,12 @@ def check_words(client: str, kind: str, upstream: str, error: dict[str, Any]) ->
         assert error["message"] == OVERFLOW[client]
 
 
-@pytest.mark.parametrize(("upstream", "kind", "client"), CELLS)
+@each("upstream, kind, client", CELLS)
 def test_an_error_is_told_as_the_clients_vendor_would(
-    both: tuple[Running, Upstream], upstream: str, kind: str, client: str
+    both: tuple[Running, Upstream], sdks: dict[str, Any], upstream: str, kind: str, client: str
 ) -> None:
-    base = refuse(both, upstream, kind)
-    name, status, error = raised(client, base, f"{upstream}/text")
+    refuse(both, upstream, kind)
+    name, status, error = raised(client, sdks[client], f"{upstream}/text")
     if upstream == client:
         sent, body = SENT[upstream][kind]
         assert (status, error) == (sent, body["error"])
@@ -117,13 +123,13 @@ def test_an_error_is_told_as_the_clients_vendor_would(
     check_words(client, kind, upstream, error)
 
 
-@pytest.mark.parametrize("upstream", UPSTREAMS)
-@pytest.mark.parametrize("kind", KINDS)
+@each("upstream", UPSTREAMS)
+@each("kind", KINDS)
 def test_a_provider_of_the_same_protocol_is_quoted_less_its_secrets(
     both: tuple[Running, Upstream], upstream: str, kind: str
 ) -> None:
     running, up = both
-    running.app.services.upstream.router.breakers._circuits.clear()
+    running.close_circuits()
     status, body = SENT[upstream][kind]
     secret = "sk-up-000000"
     up.script(Reply.body({**body, "echo": f"you sent {secret}", "more": [1, {"x": None}]}, status=status))
@@ -136,38 +142,6 @@ def test_a_provider_of_the_same_protocol_is_quoted_less_its_secrets(
 # ── streams ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def begun(upstream: str, error: dict[str, Any]) -> bytes:
-    """A stream that says one word, and then fails as the vendor's streams do."""
-    if upstream == "anthropic":
-        start: Any = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None, "usage": {"input_tokens": 1, "output_tokens": 1}}  # fmt: skip
-        rows: list[Any] = [
-            {"type": "message_start", "message": start},
-            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hal"}},
-            {"type": "error", "error": error},
-        ]
-    elif upstream == "gemini":
-        said = {"content": {"parts": [{"text": "Hal"}], "role": "model"}, "index": 0}
-        rows = [{"candidates": [said], "modelVersion": "m"}, {"error": error}]
-    elif upstream == "responses":
-        item = {"id": "msg_1", "type": "message", "role": "assistant", "status": "in_progress", "content": []}
-        failed = {"code": error["code"] or "server_error", "message": error["message"]}
-        head = {"id": "resp_1", "object": "response", "created_at": 1, "model": "m", "output": []}
-        rows = [
-            {"type": "response.created", "response": {**head, "status": "in_progress"}},
-            {"type": "response.output_item.added", "output_index": 0, "item": item},
-            {"type": "response.output_text.delta", "item_id": "msg_1", "output_index": 0, "content_index": 0, "delta": "Hal"},
-            {"type": "response.failed", "response": {**head, "status": "failed", "error": failed}},
-        ]  # fmt: skip
-    else:
-        said = {"index": 0, "delta": {"role": "assistant", "content": "Hal"}, "finish_reason": None}
-        rows = [{"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [said]}, {"error": error}]  # fmt: skip
-    return b"".join(
-        (f"event: {row['type']}\n" if "type" in row else "").encode() + f"data: {json.dumps(row)}\n\n".encode()
-        for row in rows
-    )
-
-
 def last_error(client: str, text: str) -> dict[str, Any]:
     """The error object that a stream ends with; a failed response for Responses."""
     rows = [json.loads(line[5:]) for line in text.splitlines() if line.startswith("data:") and "[DONE]" not in line]
@@ -178,12 +152,12 @@ def last_error(client: str, text: str) -> dict[str, Any]:
 STREAMED = [cell for cell in CELLS if cell[2] != "completions"]
 
 
-@pytest.mark.parametrize(("upstream", "kind", "client"), STREAMED)
+@each("upstream, kind, client", STREAMED)
 def test_an_error_in_a_stream_is_told_as_the_clients_vendor_would(
     both: tuple[Running, Upstream], upstream: str, kind: str, client: str
 ) -> None:
     running, up = both
-    running.app.services.upstream.router.breakers._circuits.clear()
+    running.close_circuits()
     sent = SENT[upstream][kind][1]["error"]
     up.script(Reply.body(begun(upstream, sent), headers={"content-type": "text/event-stream"}))
     found = ask(running.url, client, f"{upstream}/text")
@@ -200,7 +174,7 @@ def test_an_error_in_a_stream_is_told_as_the_clients_vendor_would(
         check_words(client, kind, upstream, error)
 
 
-@pytest.mark.parametrize("upstream", UPSTREAMS)
+@each("upstream", UPSTREAMS)
 def test_an_overflow_fails_the_response_of_a_stream(both: tuple[Running, Upstream], upstream: str) -> None:
     """OpenAI begins a stream of Responses and tells an overflow inside it. Codex recovers from nothing else."""
     base = refuse(both, upstream, "overflow")
@@ -237,7 +211,7 @@ def _event_code(upstream: str, kind: str) -> str:
 # ── who refused ───────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@each("client", CLIENTS)
 def test_a_header_says_who_refused(both: tuple[Running, Upstream], client: str) -> None:
     base = refuse(both, "openai-chat", "rate-limit", {"retry-after": "7"})
     origin = {"origin": base}
@@ -251,7 +225,7 @@ def test_a_header_says_who_refused(both: tuple[Running, Upstream], client: str) 
 
 def test_a_provider_that_is_not_reached_did_not_refuse(both: tuple[Running, Upstream]) -> None:
     running, up = both
-    running.app.services.upstream.router.breakers._circuits.clear()
+    running.close_circuits()
     up.script(Reply.no_response())
     found: httpx.Response = ask(running.url, "openai-chat", "openai-chat/text")
     assert found.headers["x-penstock-refused-by"] == "gateway"

@@ -7,6 +7,7 @@ https://ai.google.dev/gemini-api/docs/troubleshooting.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 KINDS = (
@@ -146,3 +147,35 @@ CLASSES: dict[str, dict[int, str]] = {
     },
     "google": {500: "ServerError", 503: "ServerError", 504: "ServerError"},  # and ClientError below 500
 }  # fmt: skip
+
+
+def begun(upstream: str, error: dict[str, Any]) -> bytes:
+    """A stream that says one word, and then fails as the vendor's streams do."""
+    if upstream == "anthropic":
+        start: Any = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None, "usage": {"input_tokens": 1, "output_tokens": 1}}  # fmt: skip
+        rows: list[Any] = [
+            {"type": "message_start", "message": start},
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hal"}},
+            {"type": "error", "error": error},
+        ]
+    elif upstream == "gemini":
+        said = {"content": {"parts": [{"text": "Hal"}], "role": "model"}, "index": 0}
+        rows = [{"candidates": [said], "modelVersion": "m"}, {"error": error}]
+    elif upstream == "responses":
+        item = {"id": "msg_1", "type": "message", "role": "assistant", "status": "in_progress", "content": []}
+        failed = {"code": error["code"] or "server_error", "message": error["message"]}
+        head = {"id": "resp_1", "object": "response", "created_at": 1, "model": "m", "output": []}
+        rows = [
+            {"type": "response.created", "response": {**head, "status": "in_progress"}},
+            {"type": "response.output_item.added", "output_index": 0, "item": item},
+            {"type": "response.output_text.delta", "item_id": "msg_1", "output_index": 0, "content_index": 0, "delta": "Hal"},
+            {"type": "response.failed", "response": {**head, "status": "failed", "error": failed}},
+        ]  # fmt: skip
+    else:
+        said = {"index": 0, "delta": {"role": "assistant", "content": "Hal"}, "finish_reason": None}
+        rows = [{"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [said]}, {"error": error}]  # fmt: skip
+    return b"".join(
+        (f"event: {row['type']}\n" if "type" in row else "").encode() + f"data: {json.dumps(row)}\n\n".encode()
+        for row in rows
+    )

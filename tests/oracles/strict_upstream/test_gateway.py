@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from itertools import product
+from typing import Any
 
 import httpx
 import pytest
 
-from penstock.gateway import App, Config, GatewayConfig
+from penstock.gateway import App
 from tests.oracles.strict_upstream.test_official_clients import CLIENTS, TURNED
-from tests.support.gateway import Running
+from tests.support.each_case import each
+from tests.support.gateway import Running, read_config
 from tools.strict_upstream.model_facts import DEFAULT_MODELS
 from tools.strict_upstream.scenario import SCENARIOS
 from tools.strict_upstream.server import serve
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PROVIDERS: dict[str, dict[str, Any]] = {
     "chat": {"like": "openai", "fields": {"has": ["chat"]}},
@@ -34,22 +33,28 @@ def start_gateway(url: str, upstream: str) -> Running:
     account = {"base_url": base, "key": "sk-strict", "models": (DEFAULT_MODELS[upstream],), **PROVIDERS[upstream]}
     target = f"up/{DEFAULT_MODELS[upstream]}"
     names: dict[str, Any] = dict.fromkeys(DEFAULT_MODELS.values(), target)
-    engine = Config(providers={"up": account}, aliases=names, retries=0)
-    journal, state = {"path": "memory"}, {"path": "memory"}
-    return Running(App(GatewayConfig(engine=engine, serve={"pace": 0.0}, journal=journal, state=state), env={}))
+    return start(providers={"up": account}, aliases=names)
 
 
-def cells() -> Iterator[Any]:
-    """Parallel calls in `make test`; a single call shows less, and is left to `make nightly`."""
-    for scenario in TURNED:
-        marks = [] if scenario == "parallel-calls" else [pytest.mark.nightly]
-        for client in CLIENTS:
-            for upstream in PROVIDERS:
-                yield pytest.param(scenario, client, upstream, id=f"{scenario}-{client}-{upstream}", marks=marks)
+def start(**tables: Any) -> Running:
+    """A gateway that keeps nothing on disk and tries nothing again."""
+    memory = {"path": "memory"}
+    return Running(App(read_config(retries=0, serve={"pace": 0.0}, journal=memory, state=memory, **tables), env={}))
 
 
-@pytest.mark.parametrize(("scenario", "client", "upstream"), list(cells()))
-def test_the_task_is_done_through_the_gateway(scenario: str, client: str, upstream: str) -> None:
+@each("client, upstream", product(CLIENTS, PROVIDERS))
+def test_the_task_is_done_through_the_gateway(client: str, upstream: str) -> None:
+    check_task("parallel-calls", client, upstream)
+
+
+@pytest.mark.nightly
+@each("scenario, client, upstream", product(TURNED, CLIENTS, PROVIDERS))
+def test_every_task_is_done_through_the_gateway(scenario: str, client: str, upstream: str) -> None:
+    """A single call shows less than parallel ones."""
+    check_task(scenario, client, upstream)
+
+
+def check_task(scenario: str, client: str, upstream: str) -> None:
     with serve(SCENARIOS[scenario]) as server, start_gateway(server.url, upstream) as gateway:
         said = CLIENTS[client](gateway.url)
     refused = [f"{one.status} {one.message}" for one in server.log.refusals()]
@@ -78,16 +83,8 @@ def test_betas_do_not_reach_other_vendors() -> None:
     assert "anthropic-beta" not in {name.lower() for name in server.log.exchanges[0].headers}
 
 
-def fault_cells() -> Iterator[Any]:
-    """Every client before one foreign upstream in `make test`; the other cells in `make nightly`."""
-    for scenario in ("rate-limit", "overload", "overflow", "quota", "auth"):
-        for number, client in enumerate(CLIENTS):
-            for upstream in PROVIDERS:
-                sampled = upstream == list(PROVIDERS)[(number + 1) % len(PROVIDERS)]
-                marks = [] if sampled else [pytest.mark.nightly]
-                yield pytest.param(scenario, client, upstream, id=f"{scenario}-{client}-{upstream}", marks=marks)
-
-
+FAULTS = ("rate-limit", "overload", "overflow", "quota", "auth")
+FOREIGN = dict(zip(CLIENTS, [*list(PROVIDERS)[1:], next(iter(PROVIDERS))], strict=True))  # client → another's upstream
 # Where a vendor has two ways to say it, and the gateway takes the other one.
 ALSO_RIGHT = {
     # Responses names this code for an overload, and Codex knows it.
@@ -109,8 +106,18 @@ def describe_error(client: str, url: str) -> tuple[str, str]:
     return "", ""
 
 
-@pytest.mark.parametrize(("scenario", "client", "upstream"), list(fault_cells()))
-def test_a_fault_is_the_error_of_the_clients_own_vendor(scenario: str, client: str, upstream: str) -> None:
+@each("scenario, client", product(FAULTS, CLIENTS))
+def test_a_fault_is_the_error_of_the_clients_own_vendor(scenario: str, client: str) -> None:
+    check_fault(scenario, client, FOREIGN[client])
+
+
+@pytest.mark.nightly
+@each("scenario, client, upstream", product(FAULTS, CLIENTS, PROVIDERS))
+def test_every_fault_is_the_error_of_the_clients_own_vendor(scenario: str, client: str, upstream: str) -> None:
+    check_fault(scenario, client, upstream)
+
+
+def check_fault(scenario: str, client: str, upstream: str) -> None:
     """The SDK raises the same error, with the same code, as directly at its vendor."""
     with serve(SCENARIOS[scenario]) as server:
         direct = describe_error(client, server.url)

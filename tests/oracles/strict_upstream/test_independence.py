@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-import pytest
-
+from tests.support.each_case import each
 from tests.support.paths import PROJECT
 
 if TYPE_CHECKING:
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 FOLDER = PROJECT / "tools" / "strict_upstream"
 
 
-@pytest.mark.parametrize("place", sorted(FOLDER.glob("*.py")), ids=lambda place: place.name)
+@each("place", sorted(FOLDER.glob("*.py")))
 def test_a_module_imports_nothing_of_penstock(place: Path) -> None:
     names: list[str] = []
     for node in ast.walk(ast.parse(place.read_text())):

@@ -14,6 +14,7 @@ import openai
 import pytest
 
 from tests.oracles.strict_upstream.valid_requests import SCHEMA
+from tests.support.each_case import each
 from tools.strict_upstream.scenario import SCENARIOS
 from tools.strict_upstream.server import StrictUpstream, serve
 
@@ -135,8 +136,8 @@ def _ask_gemini(client: genai.Client) -> str:
 CLIENTS = {"chat": ask_chat, "responses": ask_responses, "messages": ask_messages, "gemini": ask_gemini}
 
 
-@pytest.mark.parametrize("scenario", TURNED)
-@pytest.mark.parametrize("protocol", CLIENTS)
+@each("scenario", TURNED)
+@each("protocol", CLIENTS)
 def test_the_vendors_sdk_does_the_task(protocol: str, scenario: str) -> None:
     with serve(SCENARIOS[scenario]) as upstream:
         assert TURNED[scenario] in CLIENTS[protocol](upstream.url)
@@ -163,15 +164,15 @@ RAISED: dict[str, dict[str, type[Exception]]] = {
 ERRORS = [(protocol, scenario) for protocol, rows in RAISED.items() for scenario in rows]
 
 
-@pytest.mark.parametrize(("protocol", "scenario"), ERRORS)
+@each("protocol, scenario", ERRORS)
 def test_a_fault_is_an_error_of_the_vendors_sdk(protocol: str, scenario: str) -> None:
     with serve(SCENARIOS[scenario]) as upstream, pytest.raises(RAISED[protocol][scenario]):
         CLIENTS[protocol](upstream.url)
     assert upstream.log.exchanges[-1].outcome == "fault"
 
 
-@pytest.mark.parametrize("scenario", ["cut-text", "cut-text-frame", "cut-call", "cut-call-frame"])
-@pytest.mark.parametrize("protocol", CLIENTS)
+@each("scenario", ["cut-text", "cut-text-frame", "cut-call", "cut-call-frame"])
+@each("protocol", CLIENTS)
 def test_a_cut_resets_the_connection_once(protocol: str, scenario: str) -> None:
     with serve(SCENARIOS[scenario]) as upstream, pytest.raises(Exception, match=r"."):
         CLIENTS[protocol](upstream.url)

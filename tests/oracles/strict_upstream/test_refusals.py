@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.oracles.strict_upstream.valid_requests import accepted, read
+from tests.support.each_case import each
 from tools.strict_upstream.conversation import PROTOCOLS
 from tools.strict_upstream.refusal import Refusal
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@each("protocol", PROTOCOLS)
 def test_a_right_request_is_read(protocol: str) -> None:
     conversation = read(protocol, accepted(protocol))
     assert [tool.name for tool in conversation.tools] == ["bash"]
@@ -194,7 +195,7 @@ REFUSED: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("protocol", "change", "words"), REFUSED)
+@each("protocol, change, words", REFUSED)
 def test_a_wrong_request_is_refused(protocol: str, change: Callable[[dict[str, Any]], Any], words: str) -> None:
     body = accepted(protocol)
     change(body)
@@ -208,16 +209,14 @@ def test_a_model_that_does_not_reason_takes_a_temperature() -> None:
     assert read("responses", {**accepted("responses"), "temperature": 0.5}).results()
 
 
-@pytest.mark.parametrize(
-    "signature", ["skip_thought_signature_validator", "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="]
-)
+@each("signature", ["skip_thought_signature_validator", "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="])
 def test_a_documented_dummy_is_a_signature(signature: str) -> None:
     body = accepted("gemini")
     body["contents"][1]["parts"][0]["thoughtSignature"] = signature
     assert read("gemini", body).results()
 
 
-@pytest.mark.parametrize("model", ["gemini-3.6-flash", "gemini-3.5-flash-lite", "gemini-4-pro"])
+@each("model", ["gemini-3.6-flash", "gemini-3.5-flash-lite", "gemini-4-pro"])
 def test_newer_gemini_models_take_no_last_turn_of_the_model(model: str) -> None:
     body = accepted("gemini")
     body["contents"].append({"role": "model", "parts": [{"text": "So"}]})
@@ -232,8 +231,8 @@ def test_gemini_2_needs_no_signature() -> None:
     assert read("gemini", body, "gemini-2.5-pro").results()
 
 
-@pytest.mark.parametrize(
-    ("model", "thinking", "words"),
+@each(
+    "model, thinking, words",
     [
         ("claude-opus-4-5", {"type": "adaptive"}, "adaptive thinking is not supported on this model"),
         ("claude-opus-4-5", {"type": "enabled", "budget_tokens": 1}, "greater than or equal to 1024"),

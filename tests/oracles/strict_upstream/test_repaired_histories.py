@@ -6,11 +6,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import httpx
-import pytest
 
-from penstock.gateway import App, Config, GatewayConfig
-from tests.oracles.strict_upstream.test_gateway import PROVIDERS, start_gateway
-from tests.support.gateway import Running
+from tests.oracles.strict_upstream.test_gateway import PROVIDERS, start, start_gateway
+from tests.support.each_case import each
 from tools.strict_upstream.model_facts import DEFAULT_MODELS
 from tools.strict_upstream.scenario import SCENARIOS
 from tools.strict_upstream.server import serve
@@ -36,12 +34,9 @@ def ask(upstream: str, model: str, *items: Any, **more: Any) -> tuple[httpx.Resp
     return response, server.log.exchanges[-1]
 
 
-@pytest.mark.parametrize(
-    ("upstream", "model"),
-    [("messages", "claude-opus-4-7"), ("messages", "claude-sonnet-4-5"), ("gemini", "gemini-3.6-flash"),
-     ("gemini", "gemini-3.1-pro-preview"), ("chat", "gpt-4.1")],
-)  # fmt: skip
-@pytest.mark.parametrize("end", [HALF, REASONING], ids=["half", "reasoning"])
+@each("upstream, model", [("messages", "claude-opus-4-7"), ("messages", "claude-sonnet-4-5"), ("gemini", "gemini-3.6-flash"),
+     ("gemini", "gemini-3.1-pro-preview"), ("chat", "gpt-4.1")])  # fmt: skip
+@each("end", [HALF, REASONING])
 def test_the_history_after_a_cut_is_taken(upstream: str, model: str, end: Any) -> None:
     response, exchange = ask(upstream, model, end)
     assert (response.status_code, exchange.outcome) == (200, "answered"), response.text
@@ -49,7 +44,7 @@ def test_the_history_after_a_cut_is_taken(upstream: str, model: str, end: Any) -
         assert "reasoning-only" in response.headers["x-penstock-losses"]
 
 
-@pytest.mark.parametrize(("upstream", "model"), [("messages", "claude-opus-4-7"), ("chat", "gpt-5")])
+@each("upstream, model", [("messages", "claude-opus-4-7"), ("chat", "gpt-5")])
 def test_a_temperature_that_the_model_refuses_is_left_out(upstream: str, model: str) -> None:
     response, exchange = ask(upstream, model, temperature=0.2, top_p=0.9)
     assert (response.status_code, exchange.outcome) == (200, "answered"), response.text
@@ -84,16 +79,14 @@ def test_calls_of_another_model_are_taken_by_gemini_3() -> None:
     assert exchange.body["contents"][1]["parts"][0]["thoughtSignature"] == "skip_thought_signature_validator"
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@each("stream", [True, False])
 def test_one_responses_server_is_not_sent_what_another_has_encrypted(stream: bool) -> None:
     with serve(SCENARIOS["one-call"]) as first, serve(SCENARIOS["one-call"]) as second:
         accounts = {
             name: {"base_url": f"{server.url}/v1", "key": "sk-strict", "models": ("gpt-5.4",), **PROVIDERS["responses"]}
             for name, server in (("one", first), ("two", second))
         }
-        tables = {"journal": {"path": "memory"}, "state": {"path": "memory"}}
-        config = GatewayConfig(engine=Config(providers=accounts, retries=0), **tables)  # type: ignore[arg-type]
-        with Running(App(config, env={})) as gateway:
+        with start(providers=accounts) as gateway:
             fields = {"tools": [TOOL], "store": False, "include": ["reasoning.encrypted_content"], "stream": stream,
                       "reasoning": {"effort": "low", "summary": "auto"}}  # fmt: skip
             answer = httpx.post(f"{gateway.url}/v1/responses", json={"model": "one/gpt-5.4", "input": [USER], **fields})

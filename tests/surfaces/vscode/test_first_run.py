@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from penstock._providers.registry import providers
+from penstock.providers import providers
 from tests.surfaces.vscode.e2e import ROOT, alone, need_editor
 from tests.surfaces.vscode.first_run import FIRST, SECOND, URL, WRONG
 from tests.surfaces.vscode.standalone import built, without_network

@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from penstock import events as ev
-from penstock._providers.registry import COMPATIBLE, providers
+from penstock._providers.registry import COMPATIBLE
+from penstock.providers import providers
 from penstock.testing import Reply, scripted
 from tests.surfaces.vscode.e2e import EXTENSION, Control, Editor, alone, need_editor, script
 from tests.surfaces.vscode.test_editor import right

@@ -1,155 +1,153 @@
-"""Our HTTP client against responses as servers write them: split anywhere, compressed, without a length, 1xx first."""
+"""The client's connections: answers split anywhere, compressed, without a length, 1xx first; and hostile ones."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
-import random
+import json
+import re
 import socket
 import threading
 import tracemalloc
 import zlib
-from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-import aiohttp
 import pytest
 
-from penstock._engines.engine_interface import HttpRequest
-from penstock._engines.native import NativeEngine
-from penstock._http.connection import INFLATE_CHUNK
-from penstock._http.pool import DirectPool, split_url
-from penstock._http.proxy_and_tls import tls_context
-from penstock._http.request_options import RequestOptions
-from penstock.errors import ProviderError
+from penstock.errors import NetworkError, ProviderError
+from penstock.testing import Upstream
+from tests.support.routed_client import GOOD, RoutedClient, asking, events, quick, run, staged, turn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n"
-CHUNKED = HEAD + b"transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n6\r\n there\r\n0\r\n\r\n"
-SIZED = HEAD + b"content-length: 11\r\n\r\nhello there"
-CLOSED = HEAD + b"connection: close\r\n\r\nhello there"
-TOLD = b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" + SIZED
-_PACKED = gzip.compress(b"hello there")
-PACKED = HEAD + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n%b" % (len(_PACKED), _PACKED)
+    from tests.support.certificates import Papers
+
+PIECE = 2**18  # bytes that are inflated at once
+MOST_LINES, MOST_MEMBERS = 1000, 1000  # header lines of a head; gzip members of one body
+LIMIT = 20.0
+
+
+def body(text: str = "hello there") -> bytes:
+    """An answer to a question, and a list of models: whatever was asked."""
+    message = {"role": "assistant", "content": text}
+    choices = [{"index": 0, "finish_reason": "stop", "message": message}]
+    return json.dumps({"id": "1", "model": "m", "choices": choices, "data": [{"id": "m"}]}).encode()
+
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
+WORDS = body()
+SIZED = HEAD + b"content-length: %d\r\n\r\n%b" % (len(WORDS), WORDS)
+CHUNKS = b"%x\r\n%b\r\n%x\r\n%b\r\n0\r\n\r\n" % (20, WORDS[:20], len(WORDS) - 20, WORDS[20:])
+CHUNKED = HEAD + b"transfer-encoding: chunked\r\n\r\n" + CHUNKS
+CLOSED = HEAD + b"connection: close\r\n\r\n" + WORDS
+
+
+def packed(data: bytes, head: bytes = HEAD) -> bytes:
+    return head + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n%b" % (len(data), data)
+
+
+class RawServer:
+    """Answers each request with these bytes, `step` at a time. `seen` has the requests, `connections` their number."""
+
+    def __init__(self, answer: bytes, step: int = 0, *, close: bool = False) -> None:
+        self.answer, self.step, self.close = answer, step or len(answer), close
+        self.seen: list[bytes] = []
+        self.connections = self.port = 0
+        self.tasks: set[asyncio.Task[Any] | None] = set()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.tasks.add(asyncio.current_task())
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                size = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0] or 0)
+                self.seen.append(head + await reader.readexactly(size))
+                for at in range(0, len(self.answer), self.step):
+                    writer.write(self.answer[at : at + self.step])
+                    await writer.drain()
+                    await asyncio.sleep(0)
+                if self.close:
+                    break
+        writer.close()
 
 
 @asynccontextmanager
 async def serving(
     answer: bytes, step: int = 0, *, close: bool = False
-) -> AsyncIterator[tuple[DirectPool, str, list[bytes]]]:
-    """A way, an address where that is answered, and what was asked there. All is closed and seen off at the end."""
-    seen: list[bytes] = []
-
-    async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                size = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0] or 0)
-                seen.append(head + await reader.readexactly(size))
-                for at in range(0, len(answer), step or len(answer)):
-                    writer.write(answer[at : at + (step or len(answer))])
-                    await writer.drain()
-                    await asyncio.sleep(0)
-                if close:
-                    break
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.close()
-            with suppress(ConnectionError):
-                await writer.wait_closed()
-
-    server = await asyncio.start_server(one, "127.0.0.1", 0)
-    direct = DirectPool(aiohttp)
+) -> AsyncIterator[tuple[RoutedClient, RawServer]]:
+    made = RawServer(answer, step, close=close)
+    server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
+    made.port = server.sockets[0].getsockname()[1]
+    client = asking_at(f"http://127.0.0.1:{made.port}")
     try:
-        yield direct, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/x?y=1", seen
+        yield client, made
     finally:
-        direct.close()
+        await client.aclose()
         server.close()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        await asyncio.gather(*others, return_exceptions=True)
-        await asyncio.sleep(0)
+        await asyncio.gather(*filter(None, made.tasks), return_exceptions=True)
 
 
-async def sent(direct: DirectPool, url: str, body: bytes, *, method: str = "POST") -> Any:
-    prepared = direct.prepare(method, url, {"x-a": "b"}, tls_context(RequestOptions()))
-    assert prepared is not None
-    return await direct.send(prepared, body, connect=2, deadline=asyncio.get_running_loop().time() + 10)
+def asking_at(url: str, **options: Any) -> RoutedClient:
+    account = {"base_url": f"{url}/v1", "like": "openai-compatible"}
+    return RoutedClient(
+        {"providers": {"lab": account}, "retries": 0, "breaker": {"failures": 10**6}, "options": options}
+    )
 
 
-async def ask(direct: DirectPool, url: str, body: bytes = b"{}", *, method: str = "POST") -> tuple[int, bytes]:
-    made: Any = await sent(direct, url, body, method=method)
-    pieces = []
-    while piece := await made.readany():
-        pieces.append(piece)
-    made.release()
-    return made.status, b"".join(pieces)
+async def ask(client: RoutedClient, *, stream: bool = False) -> str:
+    return (await turn(await client.open(asking("lab", model="m", stream=stream), options=quick()))).text
+
+
+WRITTEN = {
+    "chunked": CHUNKED,
+    "sized": SIZED,
+    "closed": CLOSED,
+    "told before": b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" + SIZED,
+    "packed": packed(gzip.compress(WORDS)),
+    "a comment of 3 MB in its gzip header": packed(
+        gzip.compress(WORDS)[:3]
+        + b"\x10"
+        + gzip.compress(WORDS)[4:10]
+        + b"c" * 3_000_000
+        + b"\0"
+        + gzip.compress(WORDS)[10:]
+    ),
+}
 
 
 @pytest.mark.parametrize("step", [0, 1, 7])
-@pytest.mark.parametrize(
-    "answer", [CHUNKED, SIZED, CLOSED, TOLD, PACKED], ids=["chunked", "sized", "closed", "told", "packed"]
-)
-def test_an_answer_however_it_is_written(answer: bytes, step: int) -> None:
-    async def scene() -> None:
-        async with serving(answer, step, close=answer is CLOSED) as (direct, url, seen):
-            for _ in range(3):
-                assert await ask(direct, url) == (200, b"hello there")
-            assert seen[0].startswith(b"POST /x?y=1 HTTP/1.1\r\nhost: 127.0.0.1:")
-            assert seen[0].endswith(b"\r\n\r\n{}")
-            assert len(direct._open) <= 1
-            assert len(direct._open) == direct.idle
-
-    asyncio.run(scene())
+@staged
+async def test_an_answer_however_it_is_written(step: int) -> None:
+    for case, answer in WRITTEN.items():
+        if step and len(answer) > 10_000:
+            continue
+        async with serving(answer, step, close=answer is CLOSED) as (client, server):
+            assert [await ask(client) for _ in range(3)] == ["hello there"] * 3, case
+            assert server.seen[0].startswith(b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:")
+            assert server.connections == (3 if answer is CLOSED else 1), case
 
 
-@pytest.mark.parametrize("place", range(len(HEAD) + 30, len(CHUNKED) - 1, 5))
-def test_an_answer_that_breaks_off_is_no_answer(place: int) -> None:
-    async def scene() -> None:
-        async with serving(CHUNKED[:place], close=True) as (direct, url, _):
-            with pytest.raises((aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError)):
-                await ask(direct, url)
-            assert len(direct._open) == direct.idle
-
-    asyncio.run(scene())
-
-
-def test_what_is_not_http_is_said_to_be_none() -> None:
-    async def scene() -> None:
-        async with serving(b"SSH-2.0-whatever\r\n\r\n", close=True) as (direct, url, _):
-            with pytest.raises(aiohttp.ClientError):
-                await ask(direct, url)
-
-    asyncio.run(scene())
+@staged
+async def test_an_answer_that_breaks_off_or_is_none_is_no_answer() -> None:
+    cut = [CHUNKED[:place] for place in range(len(HEAD) + 30, len(CHUNKED) - 1, 9)]
+    for answer in (*cut, b"SSH-2.0-whatever\r\n\r\n"):
+        async with serving(answer, close=True) as (client, _):
+            with pytest.raises(ProviderError) as error:
+                await ask(client)
+            assert error.value.kind in ("network", "malformed"), answer
 
 
-def test_a_second_answer_behind_the_first_is_not_read() -> None:
+@staged
+async def test_a_second_answer_behind_the_first_is_not_read() -> None:
     """Its status and body would be taken for the first one's; the connection is closed after the answer."""
     second = b"HTTP/1.1 500 No\r\ncontent-length: 4\r\n\r\nevil"
-
-    async def asked() -> None:
-        for answer in (SIZED, CHUNKED):
-            async with serving(answer + second) as (direct, url, seen):
-                for _ in range(2):
-                    assert await ask(direct, url) == (200, b"hello there")
-                    assert not direct._idle
-                assert len(seen) == 2
-
-    asyncio.run(asked())
-
-
-def test_a_connection_that_was_closed_in_the_meantime_costs_nothing() -> None:
-    async def scene() -> None:
-        async with serving(SIZED, close=True) as (direct, url, seen):
-            for _ in range(3):
-                assert await ask(direct, url) == (200, b"hello there")
-                while direct._open:  # noqa: ASYNC110 — until the end of it has come
-                    await asyncio.sleep(0)
-            assert len(seen) == 3
-
-    asyncio.run(scene())
+    for answer in (SIZED, CHUNKED):
+        async with serving(answer + second) as (client, server):
+            assert [await ask(client) for _ in range(2)] == ["hello there"] * 2
+            assert (len(server.seen), server.connections) == (2, 2)
 
 
 class Plain(threading.Thread):
@@ -161,7 +159,7 @@ class Plain(threading.Thread):
         self.closed = threading.Event()
         self._good, self._hasty = good, hasty
         self._listening = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}/"
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
 
     def run(self) -> None:
         with suppress(OSError):
@@ -171,11 +169,19 @@ class Plain(threading.Thread):
     def _serve(self, one: socket.socket) -> None:
         with one:
             for _ in range(self._good):
-                self.seen.append(one.recv(4096))
+                self.seen.append(self._read(one))
                 one.sendall(SIZED)
             if not self._hasty:
-                self.seen.append(one.recv(4096))
+                self.seen.append(self._read(one))
         self.closed.set()
+
+    def _read(self, one: socket.socket) -> bytes:
+        data = one.recv(65536)
+        while data and len(data.partition(b"\r\n\r\n")[2]) < int(
+            (re.findall(rb"content-length: (\d+)", data) or [b"0"])[0]
+        ):
+            data += one.recv(65536)
+        return data
 
     def close(self) -> None:
         self._listening.shutdown(socket.SHUT_RDWR)
@@ -193,16 +199,20 @@ def plain(good: int, *, hasty: bool = False) -> Iterator[Plain]:
         server.close()
 
 
+def _run(scene: Any, loop: str) -> None:
+    factory = None if loop == "asyncio" else pytest.importorskip("uvloop").new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(scene)
+
+
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_an_end_that_nobody_has_read_yet_is_found_before_a_request_is_sent(loop: str) -> None:
     async def scene(server: Plain) -> None:
-        direct = DirectPool(aiohttp)
-        assert await ask(direct, server.url) == (200, b"hello there")
+        client = asking_at(server.url)
+        assert await ask(client) == "hello there"
         server.closed.wait(5)  # the loop stands still: it has not heard of the end
-        server.closed.clear()
-        assert await ask(direct, server.url) == (200, b"hello there")
-        direct.close()
-        await asyncio.sleep(0)
+        assert await ask(client) == "hello there"
+        await client.aclose()
 
     with plain(1, hasty=True) as server:
         _run(scene(server), loop)
@@ -210,102 +220,150 @@ def test_an_end_that_nobody_has_read_yet_is_found_before_a_request_is_sent(loop:
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-@pytest.mark.parametrize("method", ["POST", "GET"])
-def test_a_request_that_may_have_been_begun_is_not_sent_twice(method: str, loop: str) -> None:
-    """The second request comes over a kept connection, is read, and never answered."""
+def test_a_request_that_may_have_been_begun_is_not_sent_twice(loop: str) -> None:
+    """The second request comes over a kept connection, is read, and never answered. A GET may be sent again."""
 
-    async def scene(server: Plain) -> None:
-        direct = DirectPool(aiohttp)
-        await ask(direct, server.url)
-        if method == "POST":
-            with pytest.raises((aiohttp.ServerDisconnectedError, ConnectionError)):
-                await ask(direct, server.url)
+    async def scene(server: Plain, *, get: bool) -> None:
+        client = asking_at(server.url)
+        await ask(client)
+        if get:
+            assert [one.id for one in await client.list_models("lab")] == ["m"]
         else:
-            assert await ask(direct, server.url, b"", method=method) == (200, b"hello there")
-        direct.close()
-        await asyncio.sleep(0)
+            with pytest.raises(NetworkError):
+                await ask(client)
+        await client.aclose()
 
-    with plain(1) as server:
-        _run(scene(server), loop)
-    assert len([one for one in server.seen if one]) == {"POST": 2, "GET": 3}[method]
-
-
-def _run(scene: Any, loop: str) -> None:
-    factory = None if loop == "asyncio" else pytest.importorskip("uvloop").new_event_loop
-    with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(scene)
+    for get, expected in ((False, 2), (True, 3)):
+        with plain(1) as server:
+            _run(scene(server, get=get), loop)
+        assert len([one for one in server.seen if one]) == expected
 
 
 # ── what is packed ────────────────────────────────────────────────────────────────────────────────
 
 
-def packed(data: bytes, head: bytes = b"content-encoding: gzip\r\n") -> bytes:
-    return HEAD + head + b"content-length: %d\r\n\r\n%b" % (len(data), data)
+@staged
+async def test_what_is_packed_comes_whole() -> None:
+    for size in (PIECE - 1, PIECE, PIECE + 1, 3 * PIECE):
+        text = "".join(f"{number:x}" for number in range(size // 8)).ljust(size - len(body("")), "x")
+        data = body(text[: size - len(body(""))])
+        assert len(data) == size
+        for pack in (gzip.compress(data), zlib.compress(data), gzip.compress(data[:99]) + gzip.compress(data[99:])):
+            async with serving(packed(pack), 1000 if size == PIECE else 0) as (client, server):
+                for _ in range(2):
+                    assert body(await ask(client)) == data
+                assert server.connections == 1, "its connection serves again"
 
 
-def test_a_little_that_unpacks_to_very_much_comes_in_pieces() -> None:
-    """A bomb: it is taken in as slowly as it is read, and given up at the limit."""
-    bomb = gzip.compress(b"\0" * 60_000_000, 9)
-    assert len(bomb) < 250_000
+def bomb(piece: bytes, count: int) -> bytes:
+    packer = zlib.compressobj(9, wbits=31)
+    return b"".join([*(packer.compress(piece) for _ in range(count)), packer.flush()])
+
+
+@staged
+async def test_a_little_that_unpacks_to_very_much_is_given_up_at_the_limit() -> None:
+    async with serving(packed(bomb(bytes(2**20), 300))) as (client, _):
+        tracemalloc.start()
+        with pytest.raises(ProviderError) as error:
+            await ask(client)
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert error.value.kind == "malformed"
+        assert "larger than 67108864 bytes" in str(error.value)
+        assert most < 160 * 2**20
+
+
+def test_a_stream_that_unpacks_to_very_much_is_taken_in_as_it_is_read() -> None:
+    """Nobody reads: little is unpacked. Somebody reads: others have their turn meanwhile."""
+    first = b'data: {"choices":[{"index":0,"delta":{"content":"hello"}}]}\n\n'
+    data = bomb(b": " + b"x" * (PIECE - 4) + b"\n\n", 60)
+    whole = packed(gzip.compress(first) + data, HEAD.replace(b"application/json", b"text/event-stream"))
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
 
     async def scene() -> None:
-        async with serving(packed(bomb)) as (direct, url, _):
-            options = RequestOptions()
-            made: Any = await sent(direct, url, b"{}")
-            pieces = [len(await made.readany()) for _ in range(5)]
-            assert pieces == [INFLATE_CHUNK] * 5
-            assert sum(map(len, made._compressed)) <= len(bomb)
-            made.close()
-            incoming = await NativeEngine().send(HttpRequest(url=url, body=b"{}"), options)
+        async with serving(whole) as (client, _):
             tracemalloc.start()
-            with pytest.raises(ProviderError) as error:
-                await incoming.read_all(10_000_000)
+            reply = await client.open(asking("lab", model="m"), options=quick())
+            for _ in range(200):
+                await asyncio.sleep(0)
             most = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
-            assert (error.value.kind, "larger than 10000000 bytes" in str(error.value)) == ("malformed", True)
-            assert most < 30_000_000
+            assert most < 20 * PIECE
+            waiting = asyncio.create_task(others())
+            await events(reply)
+            waiting.cancel()
+        assert turns >= 50
 
-    asyncio.run(scene())
+    run(scene)
 
 
-@pytest.mark.parametrize("size", [0, 1, INFLATE_CHUNK - 1, INFLATE_CHUNK, INFLATE_CHUNK + 1, 3 * INFLATE_CHUNK])
-@pytest.mark.parametrize("step", [0, 1000])
-def test_what_is_packed_comes_whole(size: int, step: int) -> None:
-    data = random.Random(7).randbytes(size // 2) + b"x" * (size - size // 2)
+HOSTILE = {
+    "empty gzip members": packed(gzip.compress(b"", mtime=0) * (MOST_MEMBERS + 2)),
+    "header lines of one name": HEAD + b"a:\r\n" * MOST_LINES + b"content-length: 0\r\n\r\n",
+    "header lines": HEAD + b"".join(b"a%d:\r\n" % n for n in range(MOST_LINES)) + b"content-length: 0\r\n\r\n",
+    "no gzip": packed(b"no gzip at all"),
+    "gzip cut": packed(gzip.compress(WORDS)[:-9]),
+    "gzip begun": packed(gzip.compress(b"x")[:5]),
+}
+
+
+def test_what_is_hostile_or_not_packed_as_it_says_is_malformed() -> None:
+    found: dict[str, str] = {}
 
     async def scene() -> None:
-        for body in (gzip.compress(data), zlib.compress(data), gzip.compress(data[:99]) + gzip.compress(data[99:])):
-            async with serving(packed(body), step) as (direct, url, _):
-                for _ in range(2):
-                    assert await ask(direct, url) == (200, data)
-                assert len(direct._open) == 1, "its connection serves again"
+        for case, answer in HOSTILE.items():
+            async with serving(answer) as (client, _):
+                with pytest.raises(ProviderError) as error:
+                    await ask(client)
+                found[case] = error.value.kind
 
-    asyncio.run(scene())
-
-
-SPOILT = {"none": b"no gzip at all", "cut": gzip.compress(b"hello there")[:-9], "begun": gzip.compress(b"x")[:5]}
+    run(scene)
+    assert found == dict.fromkeys(HOSTILE, "malformed")
 
 
-@pytest.mark.parametrize("body", SPOILT.values(), ids=SPOILT)  # what is packed tells the time: no name for a test
-def test_what_is_not_packed_as_it_says_is_malformed(body: bytes) -> None:
+# ── addresses and what is said of them ────────────────────────────────────────────────────────────
+
+# Words such as ClientPayloadError, gaierror, ReadTimeout: no class of Python's or of a library's is named to people.
+CLASS = re.compile(r"\b(?:[A-Z][a-z]+[A-Z]\w*|\w*(?:Error|Exception|Timeout|error))\b")
+
+
+@staged
+async def test_an_address_with_a_name_and_a_password_is_asked_too() -> None:
+    async with serving(SIZED) as (_, server):
+        client = asking_at(f"http://user:word@127.0.0.1:{server.port}")
+        assert await ask(client) == "hello there"
+        await client.aclose()
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize("engine", ["native", "sdk"])
+def test_messages_of_a_network_that_fails_say_it_in_words(engine: str, certified: Papers) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as unused:
+        gone = f"http://127.0.0.1:{unused.getsockname()[1]}"
+    told: dict[str, str] = {}
+
     async def scene() -> None:
-        async with serving(packed(body)) as (_, url, __), aclosing(NativeEngine()) as native:
-            incoming = await native.send(HttpRequest(url=url, body=b"{}"), RequestOptions())
-            with pytest.raises(ProviderError) as error:
-                await incoming.read_all()
-            assert error.value.kind == "malformed"
+        async with Upstream(GOOD.disconnect(0)) as up, Upstream(GOOD, tls=certified.server) as safe:
+            addresses = {
+                "nothing listens there": gone,
+                "the host's name is not known": "http://nobody.invalid",
+                "TLS failed": up.url.replace("http:", "https:"),
+                "its certificate is not trusted": safe.url,
+                "the connection to the provider broke": up.url,
+            }
+            for words, url in addresses.items():
+                account = {"base_url": f"{url}/v1", "key": "k"}
+                client = RoutedClient({"providers": {"openai": account}, "retries": 0, "engine": engine})
+                with pytest.raises(NetworkError) as error:
+                    await client.open(asking(), options=quick())
+                told[words] = error.value.message
 
-    asyncio.run(scene())
-
-
-def test_odd_addresses_are_left_to_aiohttp() -> None:
-    assert split_url("https://api.example.com/v1/x?y=1") == (
-        "api.example.com",
-        443,
-        True,
-        "/v1/x?y=1",
-        "api.example.com",
-    )
-    assert split_url("http://user:word@host/") is None
-    assert split_url("http://bücher.example/") is None
-    assert split_url("ftp://host/") is None
+    run(scene)
+    assert {words: message for words, message in told.items() if words not in message} == {}
+    assert {words: message for words, message in told.items() if CLASS.search(message)} == {}

@@ -5,24 +5,35 @@ Everything is real and on loopback: servers, a forward proxy, certificates.
 
 from __future__ import annotations
 
-import asyncio
 import shutil
+import ssl
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock._http import proxy_and_tls
-from penstock._http.request_options import RequestOptions, Timeouts
+from penstock.client import RequestOptions, Timeouts
 from penstock.errors import InputError, NetworkError
 from penstock.testing import Reply, Upstream, play
-from tests.wire.engines.certificates import PASSPHRASE
-from tests.wire.engines.proxy_server import Proxy
-from tests.wire.engines.router_setup import KEY, VENDORS, asking, each_engine, quick, router, run, turn
+from tests.support.certificates import PASSPHRASE
+from tests.support.proxy_server import Proxy
+from tests.support.raw_upstream import raw_upstream
+from tests.support.routed_client import (
+    KEY,
+    VENDORS,
+    RoutedClient,
+    asking,
+    each_engine,
+    quick,
+    routed,
+    run,
+    staged,
+    turn,
+)
 
 if TYPE_CHECKING:
-    from tests.wire.engines.certificates import Papers
+    from tests.support.certificates import Papers
 
 PROVIDERS = tuple(VENDORS)
 
@@ -33,15 +44,15 @@ def answer(provider: str = "openai") -> Reply:
 
 async def ask(up: Upstream, engine: str, provider: str = "openai", **options: Any) -> Any:
     """One question; the reply as a turn."""
-    reply = await router(up).open(asking(provider), engine=engine, options=quick(**options))
+    reply = await routed(up).open(asking(provider), engine=engine, options=quick(**options))
     assert reply.engine == engine
     return await turn(reply)
 
 
 @each_engine
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_headers_and_extra_body_arrive(engine: str, provider: str) -> None:
-    async def scene() -> None:
+@staged
+async def test_headers_and_extra_body_arrive(engine: str) -> None:
+    for provider in PROVIDERS:
         async with Upstream(answer(provider)) as up:
             extra = {"x_trace": {"a": [1]}, "metadata": {"who": "tests"}}
             await ask(up, engine, provider, headers={"X-Team": "blue"}, extra_body=extra)
@@ -50,160 +61,124 @@ def test_headers_and_extra_body_arrive(engine: str, provider: str) -> None:
             assert {name: seen.json[name] for name in extra} == extra
             assert KEY in f"{seen.headers}"
 
-    run(scene)
-
 
 @each_engine
 @pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
-def test_a_proxy_is_gone_through(engine: str, secure: bool, certified: Papers) -> None:
-    async def scene() -> None:
-        async with Upstream(answer(), tls=certified.server if secure else None) as up, Proxy("letmein") as proxy:
-            got = await ask(up, engine, proxy=proxy.url, ca_bundle=[certified.ca])
-            assert got.text
-            verb = "CONNECT" if secure else "POST"
-            assert [line.split(" ")[0] for line in proxy.seen] == [verb]
-
-    run(scene)
+@staged
+async def test_a_proxy_is_gone_through(engine: str, secure: bool, certified: Papers) -> None:
+    async with Upstream(answer(), tls=certified.server if secure else None) as up, Proxy("letmein") as proxy:
+        got = await ask(up, engine, proxy=proxy.url, ca_bundle=[certified.ca])
+        assert got.text
+        verb = "CONNECT" if secure else "POST"
+        assert [line.split(" ")[0] for line in proxy.seen] == [verb]
 
 
 @each_engine
-@pytest.mark.parametrize("rule", ["127.0.0.1", "127.0.0.0/8", "*", "example.com, 127.0.0.1"])
-def test_no_proxy_goes_straight(engine: str, rule: str) -> None:
-    async def scene() -> None:
-        async with Upstream(answer()) as up, Proxy() as proxy:
+@staged
+async def test_no_proxy_goes_straight(engine: str) -> None:
+    async with Upstream(answer()) as up, Proxy() as proxy:
+        for rule in ("127.0.0.1", "127.0.0.0/8", "*", "example.com, 127.0.0.1"):
             await ask(up, engine, proxy=proxy.url, no_proxy=rule)
-            assert proxy.seen == []
-
-    run(scene)
+        assert proxy.seen == []
 
 
 @each_engine
-def test_the_environment_names_the_proxy(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scene() -> None:
-        async with Upstream(answer()) as up, Proxy() as proxy:
-            monkeypatch.setenv("HTTP_PROXY", proxy.url)
-            monkeypatch.delenv("NO_PROXY", raising=False)
-            await ask(up, engine)
-            assert len(proxy.seen) == 1
-            await ask(up, engine, proxy="none")
-            monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-            await ask(up, engine)
-            assert len(proxy.seen) == 1
-
-    run(scene)
+@staged
+async def test_the_environment_names_the_proxy(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Upstream(answer()) as up, Proxy() as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        await ask(up, engine)
+        assert len(proxy.seen) == 1
+        await ask(up, engine, proxy="none")
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        await ask(up, engine)
+        assert len(proxy.seen) == 1
 
 
 @each_engine
-def test_a_proxy_that_refuses_is_told_of_without_its_password(engine: str) -> None:
-    async def scene() -> None:
-        async with Upstream(answer()) as up, Proxy("letmein") as proxy:
-            wrong = f"http://user:hunter22@{proxy.host}"
-            with pytest.raises(Exception) as found:  # noqa: PT011 — the class is the next line
-                await ask(up, engine, proxy=wrong)
-            assert "hunter22" not in f"{found.value!r} {found.value}"
-            assert up.requests == []
-
-    run(scene)
+@staged
+async def test_a_proxy_that_refuses_is_told_of_without_its_password(engine: str) -> None:
+    async with Upstream(answer()) as up, Proxy("letmein") as proxy:
+        wrong = f"http://user:hunter22@{proxy.host}"
+        with pytest.raises(Exception) as found:  # noqa: PT011 — the class is the next line
+            await ask(up, engine, proxy=wrong)
+        assert "hunter22" not in f"{found.value!r} {found.value}"
+        assert up.requests == []
 
 
 @each_engine
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_an_authority_of_ones_own(engine: str, provider: str, certified: Papers) -> None:
-    async def scene() -> None:
-        async with Upstream(answer(provider), tls=certified.server) as up:
-            with pytest.raises(NetworkError, match="certificate"):
-                await ask(up, engine, provider)
-            assert (await ask(up, engine, provider, ca_bundle=[certified.other_ca, certified.ca])).text
-            assert (await ask(up, engine, provider, verify_ssl=False)).text
-
-    run(scene)
+@staged
+async def test_an_authority_of_ones_own(engine: str, provider: str, certified: Papers) -> None:
+    async with Upstream(answer(provider), tls=certified.server) as up:
+        with pytest.raises(NetworkError, match="certificate"):
+            await ask(up, engine, provider)
+        assert (await ask(up, engine, provider, ca_bundle=[certified.other_ca, certified.ca])).text
+        assert (await ask(up, engine, provider, verify_ssl=False)).text
 
 
 @each_engine
-def test_a_client_certificate_with_a_locked_key(engine: str, certified: Papers) -> None:
+@staged
+async def test_a_client_certificate_with_a_locked_key(engine: str, certified: Papers) -> None:
     own = {"cert": certified.cert, "key": certified.key, "passphrase": PASSPHRASE}
-
-    async def scene() -> None:
-        async with Upstream(answer(), tls=certified.strict_server) as up:
-            assert (await ask(up, engine, ca_bundle=certified.ca, client_certificate=own)).text
-            with pytest.raises(NetworkError):
-                await ask(up, engine, ca_bundle=certified.ca)
-            for wrong in ({**own, "passphrase": "no"}, {**own, "passphrase": ""}):
-                with pytest.raises(InputError, match="passphrase must fit") as found:
-                    await ask(up, engine, ca_bundle=certified.ca, client_certificate=wrong)
-                assert PASSPHRASE not in str(found.value)
-
-    run(scene)
+    async with Upstream(answer(), tls=certified.strict_server) as up:
+        assert (await ask(up, engine, ca_bundle=certified.ca, client_certificate=own)).text
+        with pytest.raises(NetworkError):
+            await ask(up, engine, ca_bundle=certified.ca)
+        for wrong in ({**own, "passphrase": "no"}, {**own, "passphrase": ""}):
+            with pytest.raises(InputError, match="passphrase must fit") as found:
+                await ask(up, engine, ca_bundle=certified.ca, client_certificate=wrong)
+            assert PASSPHRASE not in str(found.value)
 
 
-def test_a_renewed_authority_is_taken_up_without_a_restart(certified: Papers, tmp_path: Path) -> None:
+@staged
+async def test_a_renewed_authority_is_taken_up_without_a_restart(certified: Papers, tmp_path: Path) -> None:
     bundle = tmp_path / "ca.pem"
     shutil.copy(certified.other_ca, bundle)
-    renewed = bundle.read_bytes() + Path(certified.ca).read_bytes()
-
-    async def scene() -> None:
-        async with Upstream(answer(), tls=certified.server) as up:
-            way = router(up)
-            with pytest.raises(NetworkError):
-                await way.open(asking(), options=quick(ca_bundle=str(bundle)))
-            bundle.write_bytes(renewed)
-            assert (await turn(await way.open(asking(), options=quick(ca_bundle=str(bundle))))).text
-
-    run(scene)
+    renewed = bundle.read_bytes() + Path(certified.ca).read_bytes()  # noqa: ASYNC240 — nothing else runs in this loop
+    async with Upstream(answer(), tls=certified.server) as up:
+        way = routed(up)
+        with pytest.raises(NetworkError):
+            await way.open(asking(), options=quick(ca_bundle=str(bundle)))
+        bundle.write_bytes(renewed)
+        assert (await turn(await way.open(asking(), options=quick(ca_bundle=str(bundle))))).text
 
 
 @each_engine
 @pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
 def test_certificates_are_not_read_on_the_event_loop(
-    engine: str, secure: bool, certified: Papers, monkeypatch: pytest.MonkeyPatch
+    engine: str, secure: bool, certified: Papers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """It takes up to 100 ms. Our own client does not read them at all for HTTP without TLS."""
     threads: list[threading.Thread] = []
-    create = proxy_and_tls._create_context  # pyright: ignore[reportPrivateUsage]
+    load = ssl.SSLContext.load_verify_locations
 
-    def create_context(options: RequestOptions) -> Any:
+    def load_and_note(context: ssl.SSLContext, *given: Any, **named: Any) -> None:
         threads.append(threading.current_thread())
-        return create(options)
+        load(context, *given, **named)
 
-    monkeypatch.setattr(proxy_and_tls, "_create_context", create_context)
-    monkeypatch.setattr(proxy_and_tls, "_contexts", {})
-    options = {"ca_bundle": certified.ca} if secure else {}
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", load_and_note)
+    bundle = tmp_path / "ca.pem"  # nobody has read it before
+    shutil.copy(certified.ca, bundle)
 
     async def scene() -> None:
         async with Upstream(answer(), tls=certified.server if secure else None) as up:
-            assert (await ask(up, engine, **options)).text
+            assert (await ask(up, engine, **({"ca_bundle": str(bundle)} if secure or engine == "sdk" else {}))).text
 
     run(scene)
-    assert len(threads) == (secure or engine == "sdk")
+    assert bool(threads) == (secure or engine == "sdk")
     assert threading.current_thread() not in threads
 
 
-async def free(native: Any) -> None:
-    """The end of an answer may be a packet of its own: its connection is free once that is in."""
-    async with asyncio.timeout(10):
-        while len(native._http._direct._open) > native._http._direct.idle:  # noqa: ASYNC110 — it has no event to wait for
-            await asyncio.sleep(0.001)
-
-
-def test_connections_are_kept_and_do_not_wait() -> None:
-    """Two requests over one connection, and no waiting for full packets on it."""
-
-    async def scene() -> None:
-        async with Upstream(answer()) as up:
-            way = router(up)
-            native: Any = way.engines.get("native")
-            for _ in range(2):
-                await turn(await way.open(asking()))
-                await free(native)
-            assert native._http._direct.idle == 1
-            (kept,) = native._http._direct._open
-            socket = kept.transport.get_extra_info("socket")
-            assert socket.getsockopt(6, 1) != 0  # IPPROTO_TCP, TCP_NODELAY
-            await turn(await way.open(asking(), options=quick(headers={"x-a": "b"}, timeouts={"connect": 1})))
-            await free(native)
-            assert len(native._http._direct._open) == 1, "headers and limits need no connection of their own"
-
-    run(scene)
+@staged
+async def test_connections_are_kept() -> None:
+    """Headers and limits of a call need no connection of their own."""
+    with raw_upstream() as up:
+        way = RoutedClient({"providers": {"openai": {"base_url": f"{up.url}/v1", "key": KEY}}})
+        for options in ({}, {}, {"headers": {"x-a": "b"}, "timeouts": {"connect": 1}}):
+            await turn(await way.open(asking(stream=False), options=quick(**options)))
+        assert (len(up.requests), len(up.connections)) == (3, 1)
 
 
 # ── options as they are said ──────────────────────────────────────────────────────────────────────
@@ -219,11 +194,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_bad_options_say_where(case: str) -> None:
-    given, place = BAD[case]
-    with pytest.raises(InputError, match=place):
-        RequestOptions.read(given)
+def test_bad_options_say_where() -> None:
+    for given, place in BAD.values():
+        with pytest.raises(InputError, match=place):
+            RequestOptions.read(given)
 
 
 def test_options_over_options() -> None:
@@ -256,15 +230,13 @@ def test_what_is_said_with_its_default_is_said(form: str) -> None:
     assert RequestOptions().over(RequestOptions.read(FALSE)).verify_ssl is False
 
 
-def test_a_call_undoes_what_its_provider_says(certified: Papers) -> None:
-    async def scene() -> None:
-        async with Upstream(answer(), tls=certified.server) as up:
-            way = router(up, openai={"options": {"verify_ssl": False}}, retries=0)
-            assert (await turn(await way.open(asking()))).text
-            with pytest.raises(NetworkError, match="certificate"):
-                await way.open(asking(), options=quick(verify_ssl=True))
-
-    run(scene)
+@staged
+async def test_a_call_undoes_what_its_provider_says(certified: Papers) -> None:
+    async with Upstream(answer(), tls=certified.server) as up:
+        way = routed(up, openai={"options": {"verify_ssl": False}}, retries=0)
+        assert (await turn(await way.open(asking()))).text
+        with pytest.raises(NetworkError, match="certificate"):
+            await way.open(asking(), options=quick(verify_ssl=True))
 
 
 def test_options_do_not_show_secrets() -> None:

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock._engines.engine_interface import HttpRequest
-from penstock._engines.native import NativeEngine
-from penstock._gateway.config import read_config
-from penstock._http.proxy_and_tls import proxy_for
-from penstock._http.request_options import RequestOptions
 from penstock.errors import InputError, PenstockError
 from penstock.file_fetch import FetchError, FetchLimits, fetch
-from penstock.gateway import Config
+from penstock.gateway import Config, load_config
 from tests.support.raw_upstream import raw_upstream
-from tests.wire.engines.router_setup import asking, router, run
+from tests.support.routed_client import RoutedClient, asking, send_unchecked, staged
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,41 +36,36 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("line", SETTINGS)
-def test_a_configuration_names_the_setting(line: str, tmp_path: Path) -> None:
-    base = "" if line.startswith("base_url") else 'base_url = "http://127.0.0.1:9/v1"\n'
-    text = f"[providers.mine]\n{base}{line}\n"
-    with pytest.raises(InputError) as caught:
-        read_config(text, tmp_path / "penstock.toml")
-    assert SETTINGS[line] in str(caught.value)
-    assert "penstock.toml:" in str(caught.value)
-    assert SECRET not in str(caught.value)
-    (tmp_path / "penstock.toml").write_text(text)
-    with pytest.raises(InputError) as caught:
-        Config.read(tmp_path / "penstock.toml")
-    assert "providers.mine" in str(caught.value)
-    assert SETTINGS[line] in str(caught.value)
-    assert SECRET not in str(caught.value)
+def test_a_configuration_names_the_setting(tmp_path: Path) -> None:
+    file, wrong = tmp_path / "penstock.toml", list[str]()
+    for line, words in SETTINGS.items():
+        base = "" if line.startswith("base_url") else 'base_url = "http://127.0.0.1:9/v1"\n'
+        file.write_text(f"[providers.mine]\n{base}{line}\n")
+        for read, place in (
+            (lambda: load_config(file, {}), "penstock.toml:"),
+            (lambda: Config.read(file), "providers.mine"),
+        ):
+            with pytest.raises(InputError) as caught:
+                read()
+            told = str(caught.value)
+            wrong += [] if words in told and place in told and SECRET not in told else [f"{line}: {told}"]
+    assert wrong == []
 
 
-def test_a_key_of_the_environment() -> None:
-    async def scene() -> None:
-        with raw_upstream() as up:
-            way = router({}, env={"OPENAI_API_KEY": "sk-secret\r\nx-evil: 1"},
-                         providers={"openai": {"base_url": f"{up.url}/v1"}})  # fmt: skip
-            with pytest.raises(PenstockError, match="the key for openai has a line break at position 10") as caught:
-                await way.open(asking(stream=False))
-            assert SECRET not in str(caught.value)
-            assert up.raw == b""
-
-    run(scene)
-
-
-def test_a_proxy_of_the_environment() -> None:
-    env = {"https_proxy": "http://user:sk-secret@proxy.example\r\nx-evil: 1"}
-    with pytest.raises(InputError, match="the proxy that the environment names for https has a line break") as caught:
-        proxy_for("https://api.example/v1", RequestOptions(), env)
-    assert SECRET not in str(caught.value)
+@staged
+async def test_a_key_and_a_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with raw_upstream() as up:
+        account = {"openai": {"base_url": f"{up.url}/v1"}}
+        way = RoutedClient({"providers": account}, env={"OPENAI_API_KEY": "sk-secret\r\nx-evil: 1"})
+        with pytest.raises(PenstockError, match="the key for openai has a line break at position 10") as caught:
+            await way.open(asking(stream=False))
+        assert SECRET not in str(caught.value)
+        monkeypatch.setenv("http_proxy", "http://user:sk-secret@proxy.example\r\nx-evil: 1")
+        way = RoutedClient({"providers": account}, env={"OPENAI_API_KEY": "k"})
+        with pytest.raises(InputError, match="the proxy that the environment names for http has a line break") as named:
+            await way.open(asking(stream=False))
+        assert SECRET not in str(named.value)
+        assert up.raw == b""
 
 
 # What a head is made of, whoever put it there: the last check, where it is serialised.
@@ -91,39 +80,33 @@ OUTGOING: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("case", OUTGOING)
 @pytest.mark.parametrize("way", ["direct", "proxy", "connect"])
-def test_nothing_is_sent_that_could_be_misread(way: str, case: str) -> None:
+def test_nothing_is_sent_that_could_be_misread(way: str) -> None:
     async def scene() -> None:
-        with raw_upstream() as up:
-            given = dict(OUTGOING[case])
-            base = {"direct": up.url, "proxy": "http://provider.invalid", "connect": "https://provider.invalid"}[way]
-            out = HttpRequest(url=base + given.pop("url", "/v1"), body=b"{}", **given)
-            options = RequestOptions(proxy="none" if way == "direct" else up.url)
-            async with aclosing(NativeEngine()) as native:
+        for case, row in OUTGOING.items():
+            with raw_upstream() as up:
+                given = dict(row)
+                base = {"direct": up.url, "proxy": "http://provider.invalid", "connect": "https://provider.invalid"}[
+                    way
+                ]
                 with pytest.raises(InputError):
-                    await native.send(out, options)
-            assert up.raw == b""
+                    await send_unchecked(base + given.pop("url", "/v1"), "none" if way == "direct" else up.url, **given)
+                assert up.raw == b"", case
 
     asyncio.run(scene())
 
 
-def test_the_password_of_a_proxy_is_encoded() -> None:
+@staged
+async def test_the_password_of_a_proxy_is_encoded() -> None:
     """A line break can only stand in it percent-encoded, and leaves as base64."""
-
-    async def scene() -> None:
-        with raw_upstream() as up:
-            proxy = up.url.replace("http://", "http://user:a%0d%0ax-evil%3a1@")
-            async with aclosing(NativeEngine()) as native:
-                incoming = await native.send(
-                    HttpRequest(url="http://provider.invalid/v1", body=b"{}"), RequestOptions(proxy=proxy)
-                )
-                await incoming.read_all()
-            assert len(up.requests) == 1
-            assert b"x-evil" not in up.raw
-            assert b"proxy-authorization: basic " in up.raw.lower()
-
-    asyncio.run(scene())
+    with raw_upstream() as up:
+        account = {"base_url": "http://provider.invalid/v1", "key": "k"}
+        way = RoutedClient({"providers": {"openai": account}})
+        proxy = up.url.replace("http://", "http://user:a%0d%0ax-evil%3a1@")
+        await way.open(asking(stream=False), options={"proxy": proxy})
+        assert len(up.requests) == 1
+        assert b"x-evil" not in up.raw
+        assert b"proxy-authorization: basic " in up.raw.lower()
 
 
 def test_the_address_of_a_file() -> None:

@@ -10,7 +10,6 @@ from tests.wire.faults.readers import Raw, read
 from tests.wire.faults.upstream import script_of
 
 if TYPE_CHECKING:
-    from penstock._store.journal import JournalEntry
     from tests.wire.faults.cells import Cell
     from tests.wire.faults.readers import Outcome
 
@@ -37,7 +36,7 @@ def wrong_outcome(cell: Cell, out: Outcome, *, raw: bool) -> str:
     return _duplicated(cell, out) if cell.expected == "duplicate" else _incomplete(cell, out)
 
 
-def wrong_row(cell: Cell, out: Outcome, rows: list[JournalEntry]) -> str:
+def wrong_row(cell: Cell, out: Outcome, rows: list[Any]) -> str:
     """How the journal disagrees with what the client saw."""
     if len(rows) != 1:
         return f"{len(rows)} rows in the journal"
@@ -53,7 +52,7 @@ def wrong_row(cell: Cell, out: Outcome, rows: list[JournalEntry]) -> str:
     return ""
 
 
-def _wrong_finish(cell: Cell, row: JournalEntry) -> str:
+def _wrong_finish(cell: Cell, row: Any) -> str:
     if (row.engine, row.upstream) != (cell.engine, cell.upstream):
         return f"the row says that {row.engine} asked {row.upstream}"
     if cell.stream and cell.fault != "duplicate" and row.finish != "calls":

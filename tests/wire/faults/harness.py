@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.gateway import App, Config, GatewayConfig
-from tests.support.gateway import PROVIDERS, Running
+from penstock.gateway import App, GatewayConfig
+from tests.support.gateway import PROVIDERS, Running, read_config
 from tests.wire.faults import readers
 from tests.wire.faults.cells import ENGINES, UPSTREAMS, Cell
 from tests.wire.faults.checks import wrong_outcome, wrong_row
@@ -25,8 +25,6 @@ from tests.wire.faults.upstream import FaultyUpstream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
-
-    from penstock._store.journal import JournalEntry
 
 AT_ONCE = 48
 HANG = 40.0  # seconds after which a client is said to hang
@@ -54,10 +52,10 @@ def ways(client: str) -> tuple[Way, ...]:
     return tuple(Way(sdk, paced) for sdk in (False, True) for paced in (False, True) if not sdk or client != "uistream")
 
 
-def two_ways(client: str, number: int) -> tuple[Way, ...]:
-    """Two of them, which differ in both: in turn, so that a sample has them all."""
-    first = bool(number % 2)
-    return tuple(Way(sdk and client != "uistream", paced is not first) for sdk, paced in ((False, False), (True, True)))
+def _next_way(client: str, number: int) -> tuple[Way, ...]:
+    """One of them, in turn, so that a sample has them all."""
+    every = ways(client)
+    return (every[number % len(every)],)
 
 
 class Asked(NamedTuple):
@@ -105,7 +103,7 @@ class Matrix:
         self._number = 0
 
     async def run(self, cells: Iterable[Cell], *, all_ways: bool = False, warm_up: bool = False) -> Found:
-        """Ask in every cell, in all ways or in two; what is left behind afterwards counts as wrong too.
+        """Ask in every cell, in all ways or in the next one; what is left behind afterwards counts as wrong too.
 
         A `warm_up` opens what stays (pools, SDK clients): nobody waits until it is gone.
         """
@@ -117,7 +115,7 @@ class Matrix:
                 asked = [
                     group.create_task(self._ask(cell, way, sdks, limit))
                     for number, cell in enumerate(chosen)
-                    for way in (ways(cell.client) if all_ways else two_ways(cell.client, number))
+                    for way in (ways(cell.client) if all_ways else _next_way(cell.client, number))
                 ]  # fmt: skip
         finally:
             await sdks.aclose()
@@ -168,12 +166,9 @@ class Matrix:
             for sentence in filter(None, wrong):
                 found.note(f"{cell.title} ({way}): {sentence}", cell.position)
 
-    def _rows(self) -> dict[str, list[JournalEntry]]:
-        journal = self.running.app.services.journal
-        journal.flush()
-        assert journal.rows is not None
-        made: dict[str, list[JournalEntry]] = {}
-        for _, row in journal.rows.turns(limit=1_000_000):
+    def _rows(self) -> dict[str, list[Any]]:
+        made: dict[str, list[Any]] = {}
+        for row in self.running.rows(limit=1_000_000):
             made.setdefault(row.asked, []).append(row)
         return made
 
@@ -183,7 +178,7 @@ class Matrix:
         seen = (0, 0)
         for _ in range(int(self.settle / 0.05)):
             last, seen = seen, self._left()
-            if self.running.app.services.limits.open == 0 and (seen <= least if least else seen == last):
+            if self.running.settled() and (seen <= least if least else seen == last):
                 break
             await asyncio.sleep(0.05)
         return seen
@@ -207,8 +202,9 @@ def _config(port: int) -> GatewayConfig:
         for name in UPSTREAMS for engine in ENGINES for word, limits in (("quick", QUICK), ("patient", PATIENT))
     }  # fmt: skip
     # A breaker that opened would answer in place of the upstream.
-    engine = Config(providers=accounts, retries=0, breaker={"failures": 10**9})
-    return GatewayConfig(engine=engine, journal={"path": "memory"}, state={"path": "memory"})
+    return read_config(
+        providers=accounts, retries=0, breaker={"failures": 10**9}, journal={"path": "memory"}, state={"path": "memory"}
+    )
 
 
 @asynccontextmanager
@@ -224,11 +220,12 @@ async def started() -> AsyncIterator[Matrix]:
 
 
 @asynccontextmanager
-async def matrix(client: str, engine: str) -> AsyncIterator[Matrix]:
+async def matrix(engine: str, *clients: str) -> AsyncIterator[Matrix]:
     """Everything started, and warmed by one good answer from each upstream in each form."""
     async with started() as made:
         for fault in GOOD:
-            found = await made.run(good_cells(client, engine, fault), warm_up=True)
+            cells = [cell for client in clients for cell in good_cells(client, engine, fault)]
+            found = await made.run(cells, warm_up=True)
             assert not found.wrong, found.describe()
         yield made
 

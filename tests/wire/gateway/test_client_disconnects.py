@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import socket
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import pytest
 
 from penstock import events as ev
+from penstock.gateway import App
 from penstock.testing import Reply, encode_events, play
-from tests.gateway.test_faults import settled, until
-from tests.support.client_requests import ASKING, ask
-from tests.support.gateway import SERVERS, gateway
+from tests.support.client_requests import ASKING, ask, knock
+from tests.support.gateway import SERVERS, Running, gateway, read_config, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.testing import ReceivedRequest, Upstream
-    from tests.support.gateway import Running
 
 
 SCRIPT = play("tools", id="one", model="m", created=7)
 NOTHING_SENT = 499  # the client left before the first byte
-NOTICED = 5.0  # seconds; how much sooner it is, is measured in benchmarks
 
 
 @pytest.fixture(scope="module", params=SERVERS)
@@ -35,18 +30,9 @@ def both(request: pytest.FixtureRequest) -> Iterator[tuple[Running, Upstream]]:
         yield found
 
 
-def knock(base: str, client: str, model: str, *, stream: bool) -> socket.socket:
-    """Send a request over a bare socket."""
-    path, body = ASKING[client](model, stream)
-    where, data = urlsplit(base), json.dumps(body).encode()
-    made = socket.create_connection((where.hostname, where.port), timeout=10)
-    made.sendall(f"POST {path} HTTP/1.1\r\nhost: {where.netloc}\r\ncontent-length: {len(data)}\r\n\r\n".encode() + data)
-    return made
-
-
 def left(running: Running, seen: ReceivedRequest) -> int:
     """The upstream has noticed, and nothing is left of the turn. Return the HTTP status in the journal."""
-    until(running, lambda: seen.disconnected.is_set() and settled(running))
+    until(running, lambda: seen.disconnected.is_set() and running.settled())
     row = running.rows()[0]
     assert (row.status, row.fault) == ("cancelled", "cancelled")
     return int(row.http)
@@ -61,12 +47,13 @@ def wait_for_request(running: Running, up: Upstream, before: int) -> ReceivedReq
 @pytest.mark.parametrize("upstream", ["openai-chat", "anthropic"])
 def test_a_client_that_leaves_at_any_frame_ends_the_upstream(both: tuple[Running, Upstream], upstream: str) -> None:
     running, up = both
-    for place in (0, *accumulate(len(chunk) for chunk in encode_events(upstream, SCRIPT)[:-3])):
+    frames = encode_events(upstream, SCRIPT)
+    for place in (0, *accumulate(len(chunk) for chunk in frames[:-3])):
         before = len(up.requests)
         up.script(Reply.of(upstream, SCRIPT).stall(after=place))
         with knock(running.url, "openai-chat", f"{upstream}/tools", stream=True) as rude:
             seen = wait_for_request(running, up, before)
-            has_token = place > len(b"".join(encode_events(upstream, SCRIPT)[:3]))
+            has_token = place > len(b"".join(frames[:3]))
             if has_token:
                 assert rude.recv(10)
         status = left(running, seen)
@@ -74,59 +61,63 @@ def test_a_client_that_leaves_at_any_frame_ends_the_upstream(both: tuple[Running
             assert status == (200 if has_token else NOTHING_SENT)
 
 
-@pytest.mark.parametrize("client", list(ASKING))
-def test_a_client_that_leaves_before_its_whole_answer(both: tuple[Running, Upstream], client: str) -> None:
+def test_a_client_that_leaves_before_its_whole_answer(both: tuple[Running, Upstream]) -> None:
     running, up = both
-    before = len(up.requests)
     up.script(Reply.of("openai-chat", SCRIPT, stream=False).delayed(20))
-    with knock(running.url, client, "openai-chat/text", stream=False):
-        seen = wait_for_request(running, up, before)
-    assert left(running, seen) == NOTHING_SENT
+    for client in ASKING:
+        before = len(up.requests)
+        with knock(running.url, client, "openai-chat/text", stream=False):
+            seen = wait_for_request(running, up, before)
+        assert left(running, seen) == NOTHING_SENT, client
 
 
-def test_a_client_that_leaves_while_asking_is_tried_again() -> None:
-    """Nothing is asked again for somebody who has gone."""
-    reply = Reply.rate_limit("openai-chat", retry_after=20)
-    with gateway(reply) as (running, up):
-        services = running.app.services
-        router = services.upstream.router
-        services.upstream.router = router.renewed(__import__("msgspec").structs.replace(router.config, retries=3))
+def test_nothing_is_asked_again_for_somebody_who_has_gone() -> None:
+    with gateway(Reply.rate_limit("openai-chat", retry_after=20), retries=3) as (running, up):
         with knock(running.url, "openai-chat", "openai-chat/text", stream=True):
             wait_for_request(running, up, 0)
-        until(running, lambda: settled(running) and services.limits.open == 0)
+        running.settle()
         assert len(up.requests) == 1
         assert running.rows()[0].http == NOTHING_SENT
 
 
-def _long(count: int) -> list[Any]:
-    text = "x" * 1000
-    deltas = [ev.TextDelta(0, text) for _ in range(count)]
+def _long(*texts: str) -> list[ev.AnyEvent]:
+    deltas = [ev.TextDelta(0, text) for text in texts]
     return [ev.Start("one", "m", 7), ev.TextStart(0), *deltas, ev.TextEnd(0), ev.Usage(1, 1), ev.Finish("stop")]
 
 
 @pytest.mark.parametrize("client", ["openai-chat", "anthropic"])
 def test_a_slow_reader_holds_the_upstream_back_and_nobody_else(client: str) -> None:
-    big = Reply.of("openai-chat", _long(20_000))
+    big = Reply.of("openai-chat", _long(*["x" * 1000] * 20_000))
     with gateway(big, serve={"ping": 0.05, "write": 0.5, "pace": 0.0}) as (running, up):
-        with knock(running.url, client, "openai-chat/text", stream=True) as slow:
-            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        with knock(running.url, client, "openai-chat/text", stream=True, receive_buffer=4096) as slow:
             seen = wait_for_request(running, up, 0)
             assert slow.recv(100)
             assert ask(running.url, "openai-chat", "replay/text").status_code == 200
-            until(running, lambda: seen.finished.is_set() or seen.disconnected.is_set() or settled(running))
+            until(running, lambda: seen.finished.is_set() or seen.disconnected.is_set() or running.settled())
         assert seen.sent < len(big.data), "all of it was taken in although nobody read it"
-        until(running, lambda: settled(running))
+        running.settle()
         assert sorted(row.status for row in running.rows()) == ["cancelled", "finish"]
+
+
+@pytest.mark.parametrize("plain", SERVERS)
+def test_a_client_that_does_not_read_the_end_is_given_up(*, plain: bool) -> None:
+    """No keep-alive tells that it has stopped reading: only the end is left to send."""
+    large = Reply.of("openai-chat", _long("x" * 12_000_000))
+    with (
+        gateway(large, serve={"write": 0.2, "pace": 0.0}, plain=plain) as (running, up),
+        knock(running.url, "anthropic", "openai-chat/text", stream=True, receive_buffer=4096) as slow,
+    ):
+        wait_for_request(running, up, 0)
+        assert slow.recv(100)
+        running.settle()
+        assert len(running.rows()) == 1
 
 
 def test_the_application_can_be_mounted() -> None:
     from starlette.applications import Starlette
     from starlette.routing import Mount
 
-    from penstock.gateway import App, GatewayConfig
-    from tests.support.gateway import Running
-
-    made = App(GatewayConfig(journal={"path": "off"}, state={"path": "memory"}), pace=0, env={})
+    made = App(read_config(journal={"path": "off"}, state={"path": "memory"}), pace=0, env={})
     outer: Any = Starlette(routes=[Mount("/llm", made)])
     with Running(outer, plain=True) as running:
         assert ask(f"{running.url}/llm", "anthropic", "replay/text").status_code == 200

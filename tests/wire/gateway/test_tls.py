@@ -8,19 +8,17 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 import trustme
+from cryptography.hazmat.primitives import serialization as forms
 
-from penstock._http.server_tls import load_certificate
-from penstock.errors import InputError
-from tests.support.process import gateway
+from tests.cli.command_runner import inside
+from tests.support.process import gateway, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from tests.support.process import Gateway
@@ -58,13 +56,6 @@ def shown_name(server: Gateway, context: ssl.SSLContext | None = None) -> str:
         return str(next(value for part in found["subject"] for name, value in part if name == "commonName"))
 
 
-def wait_for(condition: Callable[[], object]) -> None:
-    ends = time.monotonic() + LIMIT
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.05)
-
-
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_replaced_certificate_is_used_and_streams_go_on(tmp_path: Path, workers: int) -> None:
     cert, key = make_pair(tmp_path, "first")
@@ -85,10 +76,20 @@ def test_a_replaced_certificate_is_used_and_streams_go_on(tmp_path: Path, worker
         assert client.get(f"{server.base}/inspector/about", headers={"origin": server.base}).is_success
 
 
-def test_a_pair_that_does_not_fit_changes_nothing(tmp_path: Path) -> None:
+def test_the_least_version_is_1_2_and_a_pair_that_does_not_fit_changes_nothing(tmp_path: Path) -> None:
     cert, key = make_pair(tmp_path, "good")
     (tmp_path / "other").mkdir()
     with gateway(tmp_path, "", "--tls-cert", str(cert), "--tls-key", str(key)) as server:
+        for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+            assert shown_name(server, client_context(version, version)) == "good"
+        old = client_context()
+        with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+            old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_1
+        old.set_ciphers("DEFAULT:@SECLEVEL=0")
+        with pytest.raises(ssl.SSLError):
+            shown_name(server, old)
+        with pytest.raises(httpx.TransportError):
+            httpx.get(server.base.replace("https", "http") + "/healthz")
         shutil.copy(make_pair(tmp_path / "other")[0], cert)
         wait_for(lambda: "the changed certificate is not used, the old one stays" in server.said)
         assert f"{key} is not the key of the certificate in {cert}" in server.said
@@ -98,33 +99,23 @@ def test_a_pair_that_does_not_fit_changes_nothing(tmp_path: Path) -> None:
         assert shown_name(server) == "good"
 
 
-def test_the_least_version_is_1_2(tmp_path: Path) -> None:
-    cert, key = make_pair(tmp_path)
-    with gateway(tmp_path, "", "--tls-cert", str(cert), "--tls-key", str(key)) as server:
-        for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
-            assert shown_name(server, client_context(version, version)) == "127.0.0.1"
-        old = client_context()
-        with pytest.warns(DeprecationWarning, match="TLSv1_1"):
-            old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_1
-        old.set_ciphers("DEFAULT:@SECLEVEL=0")
-        with pytest.raises(ssl.SSLError):
-            shown_name(server, old)
-        with pytest.raises(httpx.TransportError):
-            httpx.get(server.base.replace("https", "http") + "/healthz")
-
-
 def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     cert, key = make_pair(tmp_path)
     empty, missing = tmp_path / "empty.pem", tmp_path / "missing.pem"
     empty.write_text("")
-    from cryptography.hazmat.primitives import serialization as forms
-
     private = forms.load_pem_private_key(key.read_bytes(), None)
     locked = tmp_path / "locked.pem"
     encryption = forms.BestAvailableEncryption(b"x")
     locked.write_bytes(private.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, encryption))
-    broken = tmp_path / "broken.pem"
+    broken, joined = tmp_path / "broken.pem", tmp_path / "joined.pem"
     broken.write_bytes(cert.read_bytes()[:200] + b"\n-----END CERTIFICATE-----\n")
+    joined.write_bytes(key.read_bytes() + cert.read_bytes())
+
+    def check(cert: Path, key: Path) -> tuple[int, str]:
+        pair = ("--tls-cert", str(cert), "--tls-key", str(key))
+        done = inside("serve", "--check", *pair, PENSTOCK_DATA=str(tmp_path))
+        return done.returncode, done.stderr.decode()
+
     for pair, words in (
         ((missing, key), f"serve.tls_cert: {missing} cannot be read: No such file or directory"),
         ((cert, missing), f"serve.tls_key: {missing} cannot be read"),
@@ -134,12 +125,9 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
         ((cert, locked), f"serve.tls_key: {locked} is encrypted; `openssl pkey -in locked.pem` writes it"),
         ((broken, key), f"serve.tls_cert: {broken} and {key} cannot be used"),
     ):
-        with pytest.raises(InputError) as caught:
-            load_certificate(*pair)
-        assert words in str(caught.value)
-    both = tmp_path / "both.pem"
-    both.write_bytes(key.read_bytes() + cert.read_bytes())
-    assert load_certificate(both, both).minimum_version == ssl.TLSVersion.TLSv1_2
+        code, said = check(*pair)
+        assert (code != 0, words in said) == (True, True), (words, said)
+    assert check(joined, joined)[0] == 0
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -147,5 +135,3 @@ def test_a_gateway_without_its_certificate_does_not_start(tmp_path: Path, worker
     command = [sys.executable, "-m", "penstock", "serve", "--port", "0", "--workers", workers, "--tls-cert", "none.pem"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False, cwd=tmp_path)
     assert done.stderr == "penstock: serve.tls_cert: none.pem cannot be read: No such file or directory\n"
-    checked = subprocess.run([*command, "--check"], capture_output=True, text=True, timeout=LIMIT, check=False)
-    assert (checked.returncode, "none.pem cannot be read" in checked.stderr) == (1, True)

@@ -7,23 +7,19 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
-from penstock._gateway.metrics import HistogramValue, MetricsSnapshot, render_snapshot
-from penstock._gateway.worker_metrics import WorkerFolder
 from penstock.testing import scripted
-from tests.support.process import gateway
-from tests.wire.gateway.test_shutdown_errors import FORMS, stalled
-from tests.wire.gateway.test_shutdown_errors import answer as stalling_answer
+from tests.cli.command_runner import inside
+from tests.support.process import gateway, only, wait_for, worker_ids
+from tests.wire.gateway.test_shutdown import FORMS, stalled, stalling_answer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Iterator
 
     from tests.support.process import Gateway
 
@@ -31,33 +27,38 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds the worke
 LIMIT = 30.0
 CHAT = "/v1/chat/completions"
 BODY: dict[str, Any] = {"model": "replay/text", "messages": []}
+CONFIG = """
+[serve]
+pace = 0.0
+[access]
+metrics = "open"
+[keys.root]
+env = "ROOT"
+role = "admin"
+[keys.alice]
+env = "ALICE"
+limits = { requests = 5 }
+[aliases]
+old = "replay/text"
+"""
+ROOT, ALICE = {"x-api-key": "planted-root-key"}, {"x-api-key": "planted-alice-key"}
 
 
-def wait_for(condition: Callable[[], object]) -> None:
-    ends = time.monotonic() + LIMIT
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.02)
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A gateway with two workers, which end with their parent."""
+    keys = {"ROOT": ROOT["x-api-key"], "ALICE": ALICE["x-api-key"]}
+    with gateway(tmp_path_factory.mktemp("workers"), CONFIG, "--workers", "2", **keys) as running:
+        yield running
+        workers = worker_ids(running)
+        running.process.kill()
+        running.process.wait(LIMIT)
+        wait_for(lambda: not any(Path(f"/proc/{pid}/stat").exists() for pid in workers))
+        assert running.said.count("penstock is listening on") == 1
 
 
-def worker_ids(server: Gateway) -> list[int]:
-    parent = server.process.pid
-    return [int(one) for one in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
-
-
-@contextmanager
-def only(server: Gateway, pid: int) -> Generator[None]:
-    """Stop all workers but one for a while, so that this one answers."""
-    others = [one for one in worker_ids(server) if one != pid]
-    for one in others:
-        os.kill(one, signal.SIGSTOP)
-        wait_for(lambda one=one: "T" in Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()[0])  # type: ignore[misc]
-    try:
-        yield
-    finally:
-        for one in others:
-            with suppress(ProcessLookupError):
-                os.kill(one, signal.SIGCONT)
+def ask(server: Gateway, headers: dict[str, str] = ROOT, **more: Any) -> httpx.Response:
+    return httpx.post(f"{server.base}{CHAT}", json={**BODY, **more}, headers=headers, timeout=LIMIT)
 
 
 def number(server: Gateway, name: str) -> float:
@@ -65,66 +66,89 @@ def number(server: Gateway, name: str) -> float:
     return sum(float(one) for one in re.findall(rf"^{name}(?:\{{.*\}})? (\S+)$", text, re.MULTILINE))
 
 
-def test_the_numbers_of_all_workers_are_summed_and_survive_a_killed_one(tmp_path: Path) -> None:
-    with gateway(tmp_path, "", "--workers", "2", "--full-speed") as server:
-        first, second = worker_ids(server)
-        for pid, count in ((first, 3), (second, 4)):
-            with only(server, pid):
-                assert all(httpx.post(f"{server.base}{CHAT}", json=BODY).is_success for _ in range(count))
-                assert number(server, "penstock_turns_total") >= count
-        for pid in (first, second):
-            with only(server, pid):  # whoever answers
-                wait_for(lambda: number(server, "penstock_turns_total") == 7)
-        assert number(server, "penstock_workers") == 2
-        os.kill(first, signal.SIGKILL)
-        wait_for(lambda: number(server, "penstock_worker_restarts_total") == 1)
-        wait_for(lambda: len(worker_ids(server)) == 2 and number(server, "penstock_workers") == 2)
-        assert number(server, "penstock_turns_total") == number(server, "penstock_turn_seconds_count") == 7
-        listed = httpx.get(f"{server.base}/inspector/turns", headers=server.session).json()
-        assert len(listed["rows"]) == 7  # the journal is one
-    assert server.said.count("penstock is listening on") == 1
-    assert f"worker 1 (process {first}) was ended by SIGKILL: another is started" in server.said
+def turns(server: Gateway) -> float:
+    return number(server, "penstock_turns_total")
 
 
-def test_the_live_list_shows_turns_of_other_workers(tmp_path: Path) -> None:
-    with gateway(tmp_path, "", "--workers", "2", "--full-speed") as server, httpx.Client(timeout=LIMIT) as client:
-        first, second = worker_ids(server)
+def test_the_numbers_of_all_workers_are_summed_and_survive_a_killed_one(server: Gateway) -> None:
+    before, restarts = turns(server), number(server, "penstock_worker_restarts_total")
+    first, second = worker_ids(server)
+    for pid, count in ((first, 3), (second, 4)):
+        with only(server, pid):
+            assert all(ask(server).is_success for _ in range(count))
+            assert turns(server) >= before + count
+    for pid in (first, second):
+        with only(server, pid):  # whoever answers
+            wait_for(lambda: turns(server) == before + 7)
+    assert number(server, "penstock_workers") == 2
+    os.kill(first, signal.SIGKILL)
+    while number(server, "penstock_worker_restarts_total") == restarts:
+        assert turns(server) == before + 7  # at every moment each worker counts once
+    wait_for(lambda: len(worker_ids(server)) == 2 and number(server, "penstock_workers") == 2)
+    assert turns(server) == number(server, "penstock_turn_seconds_count") == before + 7
+    listed = httpx.get(f"{server.base}/inspector/turns", headers=ROOT).json()
+    assert len(listed["rows"]) == before + 7  # the journal is one
+    assert f"(process {first}) was ended by SIGKILL: another is started" in server.said
+
+
+def test_the_live_list_shows_turns_of_other_workers(server: Gateway) -> None:
+    first, second = worker_ids(server)
+    with httpx.Client(timeout=LIMIT) as client:
         with only(server, first):
-            asked = client.build_request("GET", f"{server.base}/inspector/live", headers=server.session)
+            asked = client.build_request("GET", f"{server.base}/inspector/live", headers=ROOT)
             response = client.send(asked, stream=True)
             lines = response.iter_lines()
             assert next(line for line in lines if line.startswith("data: "))
         with only(server, second):
-            turn = httpx.post(f"{server.base}{CHAT}", json=BODY).headers["x-request-id"]
+            turn = ask(server).headers["x-request-id"]
         assert next(line for line in lines if turn in line)
         response.close()
 
 
-def test_a_response_that_one_worker_stored_is_found_by_the_other(tmp_path: Path) -> None:
-    with gateway(tmp_path, "", "--workers", "2", "--full-speed") as server:
-        first, second = worker_ids(server)
-        with only(server, first):
-            made = httpx.post(f"{server.base}/v1/responses", json={"model": "replay/text", "input": "?"}).json()["id"]
+def test_a_response_that_one_worker_stored_is_found_by_the_other(server: Gateway) -> None:
+    first, second = worker_ids(server)
+    base = f"{server.base}/v1/responses"
+    with only(server, first):
+        made = httpx.post(base, json={"model": "replay/text", "input": "?"}, headers=ROOT).json()["id"]
 
-        def found() -> bool:
-            with only(server, second):  # the first is stopped, perhaps before it has written: so more than once
-                return httpx.get(f"{server.base}/v1/responses/{made}").is_success
+    def found() -> bool:
+        with only(server, second):  # the first is stopped, perhaps before it has written: so more than once
+            return httpx.get(f"{base}/{made}", headers=ROOT).is_success
 
-        wait_for(found)
+    wait_for(found)
 
 
-def test_limits_hold_across_workers(tmp_path: Path) -> None:
+def test_limits_hold_across_workers(server: Gateway) -> None:
     """Without Redis: the workers share a file."""
-    config = "[keys.alice]\nenv = 'ALICE'\nlimits = { requests = 5 }\n"
-    with gateway(tmp_path, config, "--workers", "2", "--full-speed", ALICE="planted-alice-key") as server:
-        statuses: list[int] = []
-        for pid in worker_ids(server) * 4:
+    statuses: list[int] = []
+    for pid in worker_ids(server) * 4:
+        status = 503  # the other one was stopped while it held the file
+        while status == 503:
             with only(server, pid):
-                reply = httpx.post(
-                    f"{server.base}{CHAT}", json=BODY, headers={"x-api-key": "planted-alice-key"}, timeout=LIMIT
-                )
-                statuses.append(reply.status_code)
-        assert statuses == [200] * 5 + [429] * 3
+                status = ask(server, ALICE).status_code
+        statuses.append(status)
+    assert statuses == [200] * 5 + [429] * 3
+
+
+def test_a_hangup_reloads_all_workers_and_a_bad_file_none(server: Gateway) -> None:
+    server.config.write_text(CONFIG.replace("old =", "new ="))
+    server.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: "the configuration was reloaded by 2 of 2 workers" in server.said)
+    for pid in worker_ids(server):
+        with only(server, pid):
+            assert [ask(server, model=name).status_code for name in ("new", "old")] == [200, 404]
+    server.config.write_text("[serve]\nprot = 1")
+    server.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: "was not reloaded" in server.said)
+    assert answers(server)
+    assert server.said.count("no such key; did you mean port?") == 1
+
+
+def answers(server: Gateway) -> bool:
+    try:
+        return httpx.get(f"{server.base}/healthz").is_success
+    except httpx.TransportError:
+        return False
 
 
 def test_streams_of_all_workers_end_whole_when_the_gateway_stops(tmp_path: Path) -> None:
@@ -167,40 +191,6 @@ def test_a_second_signal_ends_the_streams_of_all_workers(tmp_path: Path) -> None
         server.process.wait(LIMIT)
 
 
-def answers(server: Gateway) -> bool:
-    try:
-        return httpx.get(f"{server.base}/healthz").is_success
-    except httpx.TransportError:
-        return False
-
-
-def test_a_hangup_reloads_all_workers_and_a_bad_file_none(tmp_path: Path) -> None:
-    with gateway(tmp_path, "[aliases]\nold = 'replay/text'", "--workers", "2", "--full-speed") as server:
-        server.config.write_text("[aliases]\nnew = 'replay/text'")
-        server.process.send_signal(signal.SIGHUP)
-        wait_for(lambda: "the configuration was reloaded by 2 of 2 workers" in server.said)
-        for pid in worker_ids(server):
-            with only(server, pid):
-                statuses = [
-                    httpx.post(f"{server.base}{CHAT}", json={**BODY, "model": name}).status_code
-                    for name in ("new", "old")
-                ]
-                assert statuses == [200, 404]
-        server.config.write_text("[serve]\nprot = 1")
-        server.process.send_signal(signal.SIGHUP)
-        wait_for(lambda: "was not reloaded" in server.said)
-        assert answers(server)
-    assert server.said.count("no such key; did you mean port?") == 1
-
-
-def test_workers_end_with_their_parent(tmp_path: Path) -> None:
-    with gateway(tmp_path, "", "--workers", "2") as server:
-        workers = worker_ids(server)
-        server.process.kill()
-        server.process.wait(LIMIT)
-        wait_for(lambda: not any(Path(f"/proc/{pid}/stat").exists() for pid in workers))
-
-
 def test_a_gateway_whose_workers_cannot_start_says_why_once(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     config = tmp_path / "penstock.toml"
@@ -213,25 +203,5 @@ def test_a_gateway_whose_workers_cannot_start_says_why_once(tmp_path: Path) -> N
 
 
 def test_a_number_of_workers_that_cannot_be_is_refused(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "penstock", "serve", "--port", "0", "--workers", "0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False, cwd=tmp_path)
-    assert "expected a number of workers from 1 to 256, found 0" in done.stderr
-
-
-def test_a_worker_that_ended_is_counted_once_at_every_moment(tmp_path: Path) -> None:
-    """Between the two steps of the parent, the file of a worker is there beside the sum that has it."""
-    import msgspec
-
-    folder = WorkerFolder(tmp_path)
-    one = MetricsSnapshot({"tries": {("a",): 2.0}}, {"ttft_seconds": {("a",): HistogramValue([1, 1], 0.5)}}, {"x": 1.0})
-    folder.write(1, data := msgspec.msgpack.encode(one))
-    assert folder.read_others(9) == one
-    folder.end_worker(1, restarted=False)
-    ended = MetricsSnapshot(one.counters, one.histograms, {})
-    assert folder.read_others(9) == ended
-    (tmp_path / "worker-1").write_bytes(data)
-    assert folder.read_others(9) == ended
-    folder.write(2, data)
-    assert folder.read_others(9).counters == {"tries": {("a",): 4.0}}
-    assert folder.read_others(2) == ended
-    assert render_snapshot(MetricsSnapshot(one.counters)).endswith(b'penstock_tries_total{provider="a"} 2\n')
+    done = inside("serve", "--port", "0", "--workers", "0", PENSTOCK_DATA=str(tmp_path))
+    assert b"expected a number of workers from 1 to 256, found 0" in done.stderr

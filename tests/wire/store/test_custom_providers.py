@@ -1,116 +1,89 @@
-"""The file of servers that an admin added: whole changes, only for its owner, bounded, and never read in half."""
+"""The file of servers that an admin added: whole changes, bounded, never read in half, never written over if damaged."""
 
 from __future__ import annotations
 
 import json
-import stat
-import sys
-import threading
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock._store import custom_providers
-from penstock._store.custom_providers import (
-    MAX_CUSTOM_PROVIDERS,
-    MAX_FILE_BYTES,
-    CustomProvider,
-    CustomProvidersFile,
-)
-from penstock.errors import InputError
+from tests.support.client_requests import get, post
+from tests.support.event_feed import bearer
+from tests.support.gateway import hash_key
+from tests.support.stores import Place, full_disk
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-LAB = CustomProvider(base_url="http://127.0.0.1:8000/v1", like="vllm", title="The Lab", models=("tide-1",))
+    import httpx
+
+    from tests.support.inspector import Inspected
+
+MOST, MOST_BYTES = 100, 2**20
+ROOT = {"root": {"hash": hash_key("root"), "role": "admin"}}
 
 
-def test_what_is_written_is_read_and_only_its_owner_can(tmp_path: Path) -> None:
-    file = CustomProvidersFile(tmp_path / "data")
-    assert (file.read(), file.stamp()) == ({}, ())
-    assert file.change(lambda rows: {**rows, "lab": LAB}) == {}
-    before = file.stamp()
-    assert CustomProvidersFile(tmp_path / "data").read() == {"lab": LAB}
-    assert file.change(lambda _: {}) == {"lab": LAB}
-    assert file.stamp() != before
-    if sys.platform != "win32":
-        assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
-    assert json.loads(file.path.read_text()) == {"format": 1, "providers": {}}
+def add(running: Inspected, name: str, **more: Any) -> httpx.Response:
+    body = {"name": name, "base_url": "http://127.0.0.1:8000/v1", "check": False, **more}
+    return post(f"{running.url}/admin/custom-providers", json=body, headers=bearer("root"))
 
 
-def test_changes_of_several_threads_are_all_kept(tmp_path: Path) -> None:
-    def add(number: int) -> None:
-        CustomProvidersFile(tmp_path).change(lambda rows: {**rows, f"lab-{number}": LAB})
-
-    threads = [threading.Thread(target=add, args=(number,)) for number in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(CustomProvidersFile(tmp_path).read()) == 16
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["custom-providers.json", "custom-providers.json.lock"]
+def written(folder: Path) -> list[str]:
+    return sorted(json.loads((folder / "custom-providers.json").read_text())["providers"])
 
 
-def test_an_edit_that_fails_changes_nothing(tmp_path: Path) -> None:
-    file = CustomProvidersFile(tmp_path)
-    file.change(lambda _: {"lab": LAB})
-    before = file.path.read_bytes()
+def test_changes_of_several_gateways_are_all_kept_up_to_a_bound(tmp_path: Path) -> None:
+    with ExitStack() as stack, ThreadPoolExecutor(8) as pool:
+        both = [stack.enter_context(Place("file", tmp_path).open(keys=ROOT)) for _ in range(2)]
+        names = [f"lab-{number:03}" for number in range(30)]
+        statuses = {reply.status_code for reply in pool.map(add, both * 15, names)}
+        assert statuses == {201}
+        assert written(tmp_path) == names
+        rows = json.loads((tmp_path / "custom-providers.json").read_text())
+        template = rows["providers"]["lab-000"]
+        rows["providers"] |= {f"lab-{number:03}": template for number in range(30, MOST)}
+    (tmp_path / "custom-providers.json").write_text(json.dumps(rows))
+    with Place("file", tmp_path).open(keys=ROOT) as running:
+        refused = add(running, "one-more")
+        assert refused.status_code in (400, 409)
+        assert f"{MOST} custom providers" in refused.text
+        listed = get(f"{running.url}/admin/providers", headers=bearer("root")).json()["data"]
+        assert sum(row["name"].startswith("lab-") for row in listed) == MOST
+    names = sorted(path.name for path in tmp_path.glob("custom-providers*"))
+    assert names == ["custom-providers.json", "custom-providers.json.lock"]
 
-    def fail(_: object) -> dict[str, CustomProvider]:
-        raise InputError("no")
 
-    with pytest.raises(InputError, match="no"):
-        file.change(fail)
-    assert file.path.read_bytes() == before
-
-
-def test_a_write_that_fails_leaves_the_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = CustomProvidersFile(tmp_path)
-    file.change(lambda _: {"lab": LAB})
-
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        file.change(lambda _: {})
-    assert file.read() == {"lab": LAB}
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["custom-providers.json", "custom-providers.json.lock"]
+def test_a_write_that_fails_leaves_the_file_and_no_other(tmp_path: Path) -> None:
+    with Place("file", tmp_path).open(keys=ROOT) as running:
+        assert add(running, "lab").status_code == 201
+        before = (tmp_path / "custom-providers.json").read_bytes()
+        with full_disk(0):
+            assert add(running, "other").status_code >= 500
+        assert (tmp_path / "custom-providers.json").read_bytes() == before
+        assert len([*tmp_path.glob("custom-providers*")]) == 2
+        assert add(running, "other").status_code == 201
 
 
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "truncated"), (b"{", "truncated"), (b"[]", "Expected `object`"), (b"\xff\xfe", "malformed"),
+        (b"", "truncated"), (b"[]", "Expected `object`"), (b"\xff\xfe", "malformed"),
         (b'{"format": 2, "providers": {}, "more": 1}', "format 2 was written by a newer version"),
         (b'{"format": 1, "providers": {"lab": {"base_url": "http://x"}}}', "missing required field `like`"),
-        (b'{"format": 1, "providers": {"lab": {"base_url": 7, "like": "vllm"}}}', "Expected `str`"),
         (b'{"format": 1, "providers": {"lab": {"base_url": "http://x", "like": "vllm", "key": "k"}}}', "`key`"),
-        (b" " * (MAX_FILE_BYTES + 1), f"more than {MAX_FILE_BYTES} bytes"),
+        (b" " * (MOST_BYTES + 1), "bytes"),
     ],
 )  # fmt: skip
-def test_a_damaged_file_is_named_and_not_written_over(tmp_path: Path, content: bytes, reason: str) -> None:
-    file = CustomProvidersFile(tmp_path)
-    file.path.write_bytes(content)
-    for use in (file.read, lambda: file.change(lambda rows: {**rows, "lab": LAB})):
-        with pytest.raises(InputError) as raised:
-            use()
-        assert str(raised.value).startswith(f"{file.path}: ")
-        assert reason in str(raised.value)
-    assert file.path.read_bytes() == content
-
-
-def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = CustomProvidersFile(tmp_path)
-    file.change(lambda _: {f"lab-{number}": LAB for number in range(MAX_CUSTOM_PROVIDERS)})
-    with pytest.raises(InputError, match=f"at most {MAX_CUSTOM_PROVIDERS} custom providers"):
-        file.change(lambda rows: {**rows, "one-more": LAB})
-    assert len(file.read()) == MAX_CUSTOM_PROVIDERS
-    monkeypatch.setattr(custom_providers, "MAX_CUSTOM_PROVIDERS", 3)
-    with pytest.raises(InputError, match="more than 3 custom providers"):
-        file.read()
-    monkeypatch.setattr(custom_providers, "MAX_FILE_BYTES", 200)
-    file.path.unlink()
-    with pytest.raises(InputError, match="would have more than 200 bytes"):
-        file.change(lambda _: {"lab": CustomProvider(base_url="http://x", like="vllm", models=("m" * 200,))})
-    assert file.read() == {}
+def test_a_damaged_file_is_named_and_not_written_over(
+    tmp_path: Path, content: bytes, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "custom-providers.json"
+    file.write_bytes(content)
+    with Place("file", tmp_path).open(keys=ROOT) as running:
+        refused = add(running, "lab")
+    assert refused.status_code >= 400
+    assert "custom-providers.json: " in refused.text + caplog.text
+    assert reason in (refused.text + caplog.text).replace("\\", "")
+    assert file.read_bytes() == content

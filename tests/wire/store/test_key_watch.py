@@ -10,8 +10,7 @@ import pytest
 from keyring.backend import KeyringBackend
 from keyring.backends import fail
 
-from penstock._store import provider_keys
-from penstock._store.provider_keys import ProviderKeys, StoredKeyWatcher
+from tests.support.stored_keys import SERVICE, ProviderKeys, StoredKeyWatcher, check_at_once, fail_to_write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,25 +57,20 @@ def test_a_change_of_the_index_that_fails_leaves_the_keyring_as_it_was(
     if known:
         assert store.add("lab", "sk-for-a", origin="https://a.test")[1] == ""
     before = store.read()
-
-    def fail(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(provider_keys, "write_json_file", fail)
+    fail_to_write(monkeypatch)
     with pytest.raises(OSError, match="No space"):
         store.add("lab", "sk-for-b", origin="https://b.test")
     if known:
         with pytest.raises(OSError, match="No space"):
             store.remove("lab")
     assert store.read() == before
-    assert ring.get_password(provider_keys.KEYRING_SERVICE, "lab") == ("sk-for-a" if known else None)
+    assert ring.get_password(SERVICE, "lab") == ("sk-for-a" if known else None)
 
 
 def test_a_keyring_that_was_locked_is_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ring: LockableKeyring
 ) -> None:
-    monkeypatch.setattr(provider_keys, "KEYRING_RETRY", 0.0)
-    monkeypatch.setattr(provider_keys, "CHECK_INTERVAL", 0.0)
+    check_at_once(monkeypatch)
     env = {"PENSTOCK_DATA": str(tmp_path)}
     assert ProviderKeys.of(env).add("openai", "sk-stored-in-the-ring", origin="https://a.test")[1] == ""
     ring.locked, watch = True, StoredKeyWatcher()

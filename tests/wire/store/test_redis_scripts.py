@@ -13,28 +13,26 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from redis import Redis
 
-from penstock._store import redis_scripts
-from penstock._store.limit_delivery import RETRY_INTERVAL
-from penstock._store.limit_store import Amounts, LimitRule, StoreUnavailable
-from penstock._store.redis_limits import RedisLimitStore
-from penstock._store.redis_scripts import LuaScript, RedisScripts
+from tests.support.limit_stores import (
+    RETRY_INTERVAL,
+    Amounts,
+    LimitRule,
+    LuaScript,
+    RedisScripts,
+    StoreUnavailable,
+    no_batches,
+    open_limits,
+)
 from tests.support.servers import HOST, RedisServer, free_port
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Sequence
     from pathlib import Path
 
 LIMIT = 60.0  # seconds for a test
 COUNT = LuaScript("local given = cmsgpack.unpack(ARGV[1])\nreturn {redis.call('INCR', 'calls'), given[1]}", "calls")
 FAIL = LuaScript("return redis.error_reply('OOM no memory')", "calls")
 ECHO = LuaScript("return cmsgpack.unpack(ARGV[1])[1]", "calls")
-
-
-@pytest.fixture(scope="module")
-def redis_server() -> Iterator[RedisServer]:
-    with closing(RedisServer()) as server:
-        server.start()
-        yield server
 
 
 class Proxy:
@@ -349,7 +347,7 @@ def test_a_store_that_cannot_be_written_stays_away(caplog: pytest.LogCaptureFixt
     rule = LimitRule("key:a", "tokens", 60, 100)
 
     async def check(server: RedisServer) -> None:
-        store = RedisLimitStore(server.url, timeout=LIMIT)
+        store = open_limits(server.url)
         admin: Any = Redis(port=server.port)
         admin.config_set("maxmemory", 1)
         with pytest.raises(StoreUnavailable, match="OOM"):
@@ -373,11 +371,11 @@ def test_the_settlement_of_the_only_request_is_sent_at_once(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Among other requests it is sent with the next call."""
-    monkeypatch.setattr(redis_scripts, "BATCH_DELAY", 2 * LIMIT)
+    no_batches(monkeypatch, 2 * LIMIT)
     rules = (LimitRule("key:settled", "tokens", 60, 100),)
 
     async def check() -> None:
-        store = RedisLimitStore(redis_server.url, timeout=LIMIT)
+        store = open_limits(redis_server.url)
         async with asyncio.timeout(LIMIT):
             assert await store.reserve("only", rules, Amounts(1, 5, 0)) is None
             await store.settle_reservation("only", Amounts(1, 7, 0))

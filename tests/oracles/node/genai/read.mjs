@@ -1,9 +1,9 @@
-// Reads one stream with both versions of @google/genai, and prints what each gave. Arguments: address and model.
-// Gemini CLI 0.61 uses 1.30.
-const [baseUrl, model] = process.argv.slice(2);
+// Reads a stream of each model with both versions of @google/genai, and prints what each gave. Arguments: address and
+// models. Gemini CLI 0.61 uses 1.30.
+const [baseUrl, ...models] = process.argv.slice(2);
 const versions = ["genai1", "genai2"];
 
-async function read(version) {
+async function read(version, model) {
   const { GoogleGenAI } = await import(version);
   const ai = new GoogleGenAI({ apiKey: "any", httpOptions: { baseUrl } });
   const seen = { text: "", finish: null, error: null, status: null };
@@ -19,6 +19,10 @@ async function read(version) {
   return seen;
 }
 
-const found = {};
-for (const version of versions) found[version] = await read(version);
+const found = [];
+for (const model of models) {
+  const seen = {};
+  for (const version of versions) seen[version] = await read(version, model);
+  found.push(seen);
+}
 process.stdout.write(JSON.stringify(found));
