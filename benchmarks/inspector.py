@@ -18,10 +18,10 @@ from penstock._inspector.file_inspector import export_html
 from penstock._inspector.static_files import StaticFiles
 from penstock._inspector.stream_traces import source_from_file
 from penstock.testing import Reply
-from tests.gateway.inspector import sample_streams
+from tests.support import sample_streams
+from tests.support.browser import BROWSERS, FLAGS
 from tests.support.inspector import inspected
 from tests.support.sample_turns import SSE, send, sending, wired
-from tests.support.browser import BROWSERS, FLAGS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import logging
 import os
+import signal
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib.metadata import entry_points
 from io import BytesIO, TextIOWrapper
 from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any
 
 from tests.support.paths import PROJECT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 (main,) = [one.load() for one in entry_points(group="console_scripts", name="penstock")]
 
@@ -28,9 +35,24 @@ def penstock(*words: str, given: bytes = b"", **more: str) -> subprocess.Complet
     return subprocess.run(command, input=given, capture_output=True, env=environment(**more), timeout=60, check=False)
 
 
-def inside(*words: str, given: bytes = b"", **more: str) -> subprocess.CompletedProcess[bytes]:
+class _Output(BytesIO):
+    """What a command writes. Stops the command, as Ctrl-C does, once it has written `last`."""
+
+    last: bytes | None = None
+
+    def write(self, data: Any) -> int:
+        written = super().write(data)
+        if self.last is not None and self.last in bytes(data):
+            signal.raise_signal(signal.SIGINT)
+        return written
+
+
+def inside(
+    *words: str, given: bytes = b"", until: bytes | None = None, **more: str
+) -> subprocess.CompletedProcess[bytes]:
     """The same in this process, which is quicker: for commands that need nothing of a process of their own."""
-    out, err = (TextIOWrapper(BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    out, err = (TextIOWrapper(_Output(), "utf-8", write_through=True) for _ in range(2))
+    err.buffer.last = until  # type: ignore[attr-defined]
     kept, stdin = dict(os.environ), sys.stdin
     with TemporaryFile("w+", encoding="utf-8") as file:  # some commands read the descriptor of standard input
         file.buffer.write(given)
@@ -47,6 +69,27 @@ def inside(*words: str, given: bytes = b"", **more: str) -> subprocess.Completed
             os.environ.update(kept)
     said = [file.detach().getvalue() for file in (out, err)]
     return subprocess.CompletedProcess(words, code, *said)
+
+
+def welcome(*words: str, **more: str) -> str:
+    """What `penstock serve` says when it listens. It is stopped then."""
+    with _same_process():
+        done = inside("serve", *words, until=b"Stop with Ctrl-C", **more)
+    assert done.returncode in {0, 130}, done.stderr
+    return done.stderr.decode()
+
+
+@contextmanager
+def _same_process() -> Iterator[None]:
+    """Take back what a server sets up for all of its process."""
+    log, thresholds = logging.getLogger("penstock"), gc.get_threshold()
+    kept = list(log.handlers), log.level, log.propagate
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
+        log.handlers[:], log.level, log.propagate = kept
 
 
 def complete(*words: str, **more: str) -> list[str] | None:

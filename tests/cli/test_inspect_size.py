@@ -13,19 +13,17 @@ import msgspec
 import pytest
 
 from penstock import fold_all
-from penstock._cli import inspect_rows, inspect_summary, one_line_summary
-from penstock._cli.inspect_summary import StreamSummary
 from penstock.events import AnyEvent
 from penstock.request import Call, Text
 from tests.cli.command_runner import PROJECT, inside, main
-from tests.cli.sample_streams import CHAT_CALLS, CHAT_LONG, call, chunk, sse
+from tests.cli.sample_streams import CHAT_CALLS, call, chunk, sse
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.request import Turn
 
-FEW, MANY = 1_000, 3_000  # frames
+FEW, MANY = 2_200, 4_400  # frames; from 2,000 on they are traced in batches
 KEPT_PER_FRAME = 350  # bytes: decoders keep the text of open parts; a frame with its events and outputs takes 3,000
 
 
@@ -43,40 +41,45 @@ def stream(kind: str, count: int) -> bytes:
     return CHAT_CALLS * (count // 8)  # many turns
 
 
-def peak(path: Path, *words: str, measured: bool = True) -> int:
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if rich was not installed: it takes long for long tables."""
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+
+
+def peak(path: Path, *words: str) -> int:
     """The most memory that a run takes. What it prints goes nowhere."""
     stdout, sys.stdout = sys.stdout, io.TextIOWrapper(open("/dev/null", "wb"), "utf-8")  # noqa: SIM115, PTH123
-    if measured:
-        tracemalloc.start()
+    tracemalloc.start()
     try:
         assert main(["inspect", str(path), "--width", "120", *words]) == 0
-        return tracemalloc.get_traced_memory()[1] if measured else 0
+        return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
         sys.stdout.close()
         sys.stdout = stdout
 
 
-@pytest.mark.parametrize("words", [[], ["--json"], ["--all"]], ids=["table", "json", "all"])
-@pytest.mark.parametrize("kind", ["one text", "rows that differ", "large frames", "many turns"])
-def test_memory_does_not_grow_with_the_stream(
-    kind: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """But for the text that decoders keep. Limits are small, so that small streams reach them; rich takes too long."""
-    monkeypatch.setitem(sys.modules, "rich.console", None)
-    monkeypatch.setattr(inspect_rows, "MAX_ROWS", 60)
-    monkeypatch.setattr(inspect_rows, "MAX_LAST_ROWS", 20)
-    monkeypatch.setattr("penstock._cli.inspect.BLOCK", 60)
-    monkeypatch.setattr("penstock._cli.inspect.MAX_HELD_LINES", 100)
-    monkeypatch.setattr(inspect_summary, "MAX_TEXT", 2_000)
-    monkeypatch.setattr(inspect_summary, "MAX_TURNS", 10)
-    monkeypatch.setattr(one_line_summary, "_SEARCHED", 100)
+@pytest.mark.usefixtures("plain")
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("rows that differ", ()),
+        *(
+            pytest.param(kind, words, marks=pytest.mark.nightly)
+            for kind in ("one text", "large frames", "many turns", "rows that differ")
+            for words in ((), ("--all",))
+        ),
+    ],
+)
+def test_memory_does_not_grow_with_the_stream(kind: str, words: tuple[str, ...], tmp_path: Path) -> None:
+    """But for the text that decoders keep."""
+    path = tmp_path / "stream.sse"
     sizes: dict[int, int] = {}
+    path.write_bytes(stream(kind, 100))
+    peak(path, *words)  # loads modules
     for count in (FEW, MANY):
-        path = tmp_path / f"{count}.sse"
         path.write_bytes(stream(kind, count))
-        if not sizes:
-            peak(path, *words, measured=False)  # loads modules
         sizes[count] = peak(path, *words)
     text = 20_000 * (MANY - FEW) // 100 if kind == "large frames" else 0
     assert sizes[MANY] - sizes[FEW] < KEPT_PER_FRAME * (MANY - FEW) + 3 * text, sizes
@@ -106,81 +109,59 @@ def test_the_summary_is_that_of_a_fold() -> None:
     """Of every golden case."""
     assert len(CASES) > 100
     for path in CASES:
-        events = [DECODER.decode(line) for line in path.read_bytes().splitlines()]
-        summary = StreamSummary()
-        for event in events:
-            summary.feed(event)
-        turns = fold_all(events)
-        found = summary.result([])
-        assert found["turns"] == [expected_turn(turn) for turn in turns], path
-        assert found["unknown"] == sum(len(turn.unknown) for turn in turns), path
+        source = next(path.parent.glob("wire.*"))
+        done = inside("inspect", "--json", "--from", path.parent.parent.name, "--to", "events", str(source))
+        assert done.returncode == 0, (path, done.stderr)
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        turns = fold_all([DECODER.decode(line) for line in path.read_bytes().splitlines()])
+        assert rows[-1]["turns"] == [expected_turn(turn) for turn in turns], path
+        assert rows[-1]["unknown"] == sum(len(turn.unknown) for turn in turns), path
 
 
-def test_what_is_left_out_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspect_rows, "MAX_ROWS", 4)
-    monkeypatch.setattr(inspect_rows, "MAX_LAST_ROWS", 2)
-    monkeypatch.setattr(inspect_summary, "MAX_TEXT", 10)
-    monkeypatch.setattr(inspect_summary, "MAX_TURNS", 2)
+@pytest.mark.usefixtures("plain")
+def test_what_is_left_out_is_told(tmp_path: Path) -> None:
     path = tmp_path / "long.sse"
-    path.write_bytes(CHAT_CALLS + CHAT_LONG * 3)
+    large = [chunk({"content": "tide " * 30_000}) for _ in range(8)]
+    path.write_bytes(sse(*large, chunk({}, "stop"), done=True) + CHAT_CALLS * 201)
     text = inside("inspect", "--to", "events", str(path)).stdout.decode()
     assert "rows are not shown; --all shows them" in text
     assert "characters" in text
     assert "2 more are not shown" in text
     summary = json.loads(inside("inspect", "--json", str(path)).stdout.splitlines()[-1])
-    assert (len(summary["turns"]), summary["more_turns"]) == (2, 2)
-    assert summary["turns"][1]["lengths"]["text"] > 10 == len(summary["turns"][1]["text"])
+    assert (len(summary["turns"]), summary["more_turns"]) == (200, 2)
+    assert summary["turns"][0]["lengths"]["text"] == 1_200_000
+    assert len(summary["turns"][0]["text"]) == 1 << 20
 
 
-def test_all_rows_of_a_long_stream_come_in_several_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspect_rows, "MAX_ROWS", 4)
-    monkeypatch.setattr(inspect_rows, "MAX_LAST_ROWS", 2)
-    monkeypatch.setattr("penstock._cli.inspect.BLOCK", 5)
+@pytest.mark.usefixtures("plain")
+def test_all_rows_of_a_long_stream_come_in_several_tables(tmp_path: Path) -> None:
+    """The others show the same rows at both ends, and the same summary, though most frames are traced in batches."""
     path = tmp_path / "long.sse"
-    path.write_bytes(CHAT_LONG)
-    for words, given in (([str(path)], b""), (["-"], CHAT_LONG)):  # a pipe can be read once only
-        text = inside("inspect", "--to", "events", "--all", *words, given=given).stdout.decode()
-        assert all(f"word{number} " in text for number in range(30))
-        assert text.count("openai-chat frames") > 3
-        assert "not shown" not in text
+    data = stream("rows that differ", FEW)
+    path.write_bytes(data)
+    everything = inside("inspect", "--all", str(path)).stdout.decode()
+    assert [number for number in range(FEW) if f" {number}," not in everything and f'"{number},' not in everything] == []
+    assert everything.count("openai-chat frames") == 3
+    assert "not shown" not in everything
+    assert inside("inspect", "--all", "-", given=data).stdout.decode() == everything  # a pipe can be read once only
+    rows, _, summary = everything.partition("\nturn ")
+    before, _, after = inside("inspect", str(path)).stdout.decode().partition("rows are not shown")
+    shown, _, told = after.partition("\nturn ")
+    assert told == summary
+    assert shown.splitlines()[-20:] == rows.splitlines()[-20:]
+    assert before.splitlines()[:400] == rows.splitlines()[:400]
 
 
-def test_a_value_that_changes_late_is_not_said_to_be_constant(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(one_line_summary, "_SEARCHED", 5)
+def test_a_value_that_changes_late_is_not_said_to_be_constant() -> None:
     frames = [
-        {**chunk({"content": f"{number}"}), "seen": "a", "late": "b" if number < 15 else "c"} for number in range(20)
+        {**chunk({"content": f"{number}"}), "seen": "a", "late": "b" if number < 1_030 else "c"}
+        for number in range(1_040)
     ]
     given = sse(*frames, chunk({}, "stop"), done=True)
-    line = next(
-        line
-        for line in inside("inspect", "--to", "events", given=given).stdout.decode().splitlines()
-        if "in every frame" in line
-    )
+    shown = inside("inspect", "--to", "events", given=given).stdout.decode()
+    line = next(line for line in shown.splitlines() if "in every frame" in line)
     assert 'seen "a"' in line
     assert "late" not in line
-
-
-@pytest.mark.parametrize("kind", ["one text", "rows that differ", "many turns"])
-def test_frames_in_batches_change_only_the_rows_that_are_not_shown(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(inspect_rows, "MAX_ROWS", 3)
-    monkeypatch.setattr(inspect_rows, "MAX_LAST_ROWS", 5)
-    monkeypatch.setattr(one_line_summary, "_SEARCHED", 20)
-    monkeypatch.setattr("penstock._cli.common_options.READ_BYTES", 500)
-    path = tmp_path / "long.sse"
-    path.write_bytes(stream(kind, 400))
-    found: list[tuple[str, str]] = []
-    for window in (10, 1_000_000):  # frames: the second is more than the stream has
-        monkeypatch.setattr("penstock._cli.inspect_trace.WINDOW", window)
-        before, _, after = inside("inspect", str(path)).stdout.decode().partition("rows are not shown")
-        found.append((before.rpartition("\n")[0], after.partition("\n")[2]))
-    assert found[0][0] == found[1][0]
-    last_rows, summary = zip(
-        *((rows, tail) for rows, _, tail in (one.partition("\n\n") for _, one in found)), strict=True
-    )
-    assert summary[0] == summary[1]
-    assert last_rows[0].splitlines()[-3:] == last_rows[1].splitlines()[-3:]
 
 
 def test_the_events_of_one_frame_are_bounded(tmp_path: Path) -> None:

@@ -10,13 +10,12 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from contextlib import chdir
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock._engines.credentials import address_origin, find_stored_key
-from penstock._providers import registry
 from tests.cli.command_runner import PROJECT, environment, inside, penstock
 from tests.support.each_case import each
 
@@ -156,10 +155,9 @@ def test_without_a_terminal_it_says_which_option_to_give(tmp_path: Path) -> None
     assert b"--key-stdin" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("key", "variable", "used"), [("", "", GOOD), ("", OTHER, OTHER), (OTHER, BAD, OTHER)],
-    ids=["stored", "variable", "configuration"],
-)  # fmt: skip
+@each(  # configured, a variable; which is used
+    "key, variable, used", [("", "", GOOD), ("", OTHER, OTHER), (OTHER, BAD, OTHER)]
+)
 def test_configuration_goes_before_variables_before_stored_keys(
     tmp_path: Path, config: Path, upstream: Upstream, key: str, variable: str, used: str
 ) -> None:
@@ -170,10 +168,11 @@ def test_configuration_goes_before_variables_before_stored_keys(
         "chat", "openai/gpt-5", "hi", "--config", str(config), **variables(tmp_path, OPENAI_API_KEY=variable)
     )
     assert asked.stdout.strip() == b"hello", asked.stderr
-    assert upstream.keys == [used]
+    assert upstream.keys.pop() == used
+    assert upstream.keys == []
 
 
-@pytest.mark.parametrize("more", ["", 'like = "openai"\n'], ids=["other-address", "provider-of-ones-own"])
+@each("more", ["", 'like = "openai"\n'])  # another address, a provider of one's own
 def test_a_stored_key_is_not_sent_to_another_host(tmp_path: Path, config: Path, upstream: Upstream, more: str) -> None:
     """A provider of the same name, in a configuration that is trusted."""
     assert store(tmp_path, config, GOOD, "--no-check").returncode == 0
@@ -202,27 +201,37 @@ def test_a_server_that_needs_no_key_gets_none_of_another_host(tmp_path: Path, co
     assert upstream.keys == [""]
 
 
-def test_a_key_of_an_older_index_goes_to_the_address_of_the_table_only() -> None:
+def test_a_key_of_an_older_index_goes_to_the_address_of_the_table_only(tmp_path: Path, config: Path) -> None:
     """It does not say which host it is for."""
-    stored, row = {f"{registry.STORED}openai": GOOD}, registry.provider("openai")
-    assert find_stored_key(row, {}, stored).key == GOOD
-    found = find_stored_key(row, {"base_url": "http://other.test/v1"}, stored)
-    assert (found.key, "http://other.test" in found.refusal) == ("", True)
+    index(tmp_path).parent.mkdir()
+    index(tmp_path).write_text(json.dumps({"openai": {"place": "file", "id": "1", "key": GOOD}}))
+    index(tmp_path).chmod(0o600)
+    listed = inside("providers", "openai", "--json", **variables(tmp_path))
+    assert json.loads(listed.stdout)[0]["key"] == "stored by penstock setup"
+    asked = inside("chat", "openai/gpt-5", "hi", "--config", str(config), **variables(tmp_path))
+    assert asked.returncode != 0
+    assert b"does not say which address it is for" in asked.stderr
 
 
 @each(
     "name, settings, env, origin",
     [
-        ("openai", {}, {}, "https://api.openai.com"),
-        ("bedrock", {"region": "eu-west-1"}, {}, "https://bedrock-runtime.{region}.amazonaws.com"),
-        ("azure", {"resource": "ours"}, {}, "https://{resource}.openai.azure.com"),
-        ("azure", {}, {"AZURE_OPENAI_ENDPOINT": "https://Ours.test:443/x"}, "https://ours.test"),
-        ("openai-compatible", {}, {}, ""),
+        ("openai", "", {}, "https://api.openai.com"),
+        ("bedrock", "settings.region = 'eu-west-1'", {}, "https://bedrock-runtime.{region}.amazonaws.com"),
+        ("azure", "settings.resource = 'ours'", {}, "https://{resource}.openai.azure.com"),
+        ("azure", "", {"AZURE_OPENAI_ENDPOINT": "https://Ours.test:443/x"}, "https://ours.test"),
+        ("openai-compatible", "", {}, ""),
     ],
 )
-def test_the_host_that_a_key_is_bound_to(name: str, settings: Any, env: Any, origin: str) -> None:
-    account = {"settings": settings}
-    assert address_origin(registry.provider(name), account, env) == origin
+def test_the_host_that_a_key_is_bound_to(
+    tmp_path: Path, name: str, settings: str, env: dict[str, str], origin: str
+) -> None:
+    config = tmp_path / "hosts.toml"
+    config.write_text(f"[providers.{name}]\n{settings}\n")
+    words = ("setup", "--provider", name, "--key-stdin", "--no-check", "--config", str(config))
+    done = inside(*words, given=GOOD.encode(), **variables(tmp_path, **env))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(index(tmp_path).read_text())[name].get("origin", "") == origin
 
 
 def test_a_removed_key_is_not_used(tmp_path: Path, config: Path, upstream: Upstream) -> None:
@@ -267,22 +276,17 @@ def ask(base: str) -> tuple[int, bytes]:
         return error.code, error.read()
 
 
-@pytest.mark.parametrize(
-    "words", [("serve",), ("chat", "openai/gpt-5", "hi"), ("setup", "--provider", "openai", "--key-stdin")]
-)
+@each("words", [("serve",), ("chat", "openai/gpt-5", "hi"), ("setup", "--provider", "openai", "--key-stdin")])
 def test_a_stored_key_is_never_sent_to_the_address_of_an_untrusted_file(
     tmp_path: Path, config: Path, upstream: Upstream, words: tuple[str, ...]
 ) -> None:
     """A cloned folder may hold a penstock.toml that names another address for a provider whose key is stored."""
     store(tmp_path, config, GOOD, "--no-check")
     cloned = tmp_path / "cloned"
-    cloned.mkdir()
+    cloned.mkdir(exist_ok=True)
     (cloned / "penstock.toml").write_text(config.read_text())
-    command = [sys.executable, "-m", "penstock", *words]
-    done = subprocess.run(
-        command, cwd=cloned, env=environment(**variables(tmp_path)), input=f"{OTHER}\n".encode(), capture_output=True,
-        timeout=60, check=False,
-    )  # fmt: skip
+    with chdir(cloned):
+        done = inside(*words, given=f"{OTHER}\n".encode(), **variables(tmp_path))
     assert done.returncode == 2
     assert b"is not trusted" in done.stderr
     assert upstream.keys == []

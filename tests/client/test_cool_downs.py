@@ -104,35 +104,40 @@ def stamp(seconds: float) -> str:
     return datetime.fromtimestamp(time.time() + seconds, UTC).isoformat()
 
 
-# headers → seconds of rest after an answer, and after a 429; None: no rest, and the short one of a limit without a time
-RESETS: dict[str, tuple[dict[str, str], float | None, float | None]] = {
-    "Chat": ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "6m0s"}, 360, 360),
-    "Chat, something left": ({"x-ratelimit-remaining-tokens": "9", "x-ratelimit-reset-tokens": "1s"}, None, None),
-    "Groq": ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "7.66s"}, 7.66, 7.66),
-    "Messages": (
-        {"x-ratelimit-input-tokens-remaining": "0", "x-ratelimit-input-tokens-reset": stamp(600)}, 600, 600,
-    ),
-    "Messages, subscription": (
-        {"x-ratelimit-unified-status": "rejected", "x-ratelimit-unified-reset": f"{time.time() + 300:.0f}"}, 300, 300,
-    ),
-    "Messages, allowed": (
-        {"x-ratelimit-unified-status": "allowed", "x-ratelimit-unified-reset": f"{time.time() + 300:.0f}"}, None, None,
-    ),
-    "Azure, unknown": ({"x-ratelimit-remaining-tokens": "-1", "x-ratelimit-reset-tokens": "0"}, None, None),
-    "Azure, reset alone": ({"x-rate-limit-reset-tokens": "55", "x-ratelimit-remaining-requests": "9"}, None, 55),
-    "Cerebras": (
-        {"x-ratelimit-remaining-tokens-minute": "0", "x-ratelimit-reset-tokens-minute": "12.5"}, 12.5, 12.5,
-    ),
-    "OpenRouter": ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": f"{(time.time() + 500) * 1000:.0f}"}, 500, 500),
-    "the draft standard": ({"ratelimit-remaining": "0", "ratelimit-reset": "53"}, 53, 53),
-    "the longest": (
-        {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1s",
-         "x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "9s"}, 9, 9,
-    ),
-    "in the past": ({"ratelimit-remaining": "0", "ratelimit-reset": "1767225000"}, None, None),
-    "nonsense": ({"ratelimit-remaining": "0", "ratelimit-reset": "soon"}, None, None),
-    "no reset": ({"ratelimit-remaining": "0"}, None, None),
-}  # fmt: skip
+def exhausted_limits() -> dict[str, tuple[dict[str, str], float | None, float | None]]:
+    """Headers; the seconds of rest after an answer; and after a 429. None: no rest, and the short one.
+
+    Times are told from now.
+    """
+    now = time.time()
+    return {
+        "Chat": ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "6m0s"}, 360, 360),
+        "Chat, something left": ({"x-ratelimit-remaining-tokens": "9", "x-ratelimit-reset-tokens": "1s"}, None, None),
+        "Groq": ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "7.66s"}, 7.66, 7.66),
+        "Messages": (
+            {"x-ratelimit-input-tokens-remaining": "0", "x-ratelimit-input-tokens-reset": stamp(600)}, 600, 600,
+        ),
+        "Messages, subscription": (
+            {"x-ratelimit-unified-status": "rejected", "x-ratelimit-unified-reset": f"{now + 300:.0f}"}, 300, 300,
+        ),
+        "Messages, allowed": (
+            {"x-ratelimit-unified-status": "allowed", "x-ratelimit-unified-reset": f"{now + 300:.0f}"}, None, None,
+        ),
+        "Azure, unknown": ({"x-ratelimit-remaining-tokens": "-1", "x-ratelimit-reset-tokens": "0"}, None, None),
+        "Azure, reset alone": ({"x-rate-limit-reset-tokens": "55", "x-ratelimit-remaining-requests": "9"}, None, 55),
+        "Cerebras": (
+            {"x-ratelimit-remaining-tokens-minute": "0", "x-ratelimit-reset-tokens-minute": "12.5"}, 12.5, 12.5,
+        ),
+        "OpenRouter": ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": f"{(now + 500) * 1000:.0f}"}, 500, 500),
+        "the draft standard": ({"ratelimit-remaining": "0", "ratelimit-reset": "53"}, 53, 53),
+        "the longest": (
+            {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1s",
+             "x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "9s"}, 9, 9,
+        ),
+        "in the past": ({"ratelimit-remaining": "0", "ratelimit-reset": "1767225000"}, None, None),
+        "nonsense": ({"ratelimit-remaining": "0", "ratelimit-reset": "soon"}, None, None),
+        "no reset": ({"ratelimit-remaining": "0"}, None, None),
+    }  # fmt: skip
 
 
 def is_near(seconds: float | None, expected: float | None) -> bool:
@@ -144,6 +149,7 @@ def is_near(seconds: float | None, expected: float | None) -> bool:
 def test_when_an_exhausted_limit_resets() -> None:
     """The second request says how long the first target still rests. Those with a date lose what this run takes."""
     found: dict[str, list[float | None]] = {}
+    limits = exhausted_limits()
 
     async def rest(ups: Fleet, reply: Reply) -> float | None:
         client = ups.client("order", sticky=False, config={"retries": 0})
@@ -159,13 +165,13 @@ def test_when_an_exhausted_limit_resets() -> None:
 
     async def scene() -> None:
         async with fleet(GOOD, GOOD) as ups:
-            for case, (headers, _, _) in RESETS.items():
+            for case, (headers, _, _) in limits.items():
                 refused = Reply.error("openai-chat", 429, "slow down")
                 found[case] = [await rest(ups, reply.with_headers(**headers)) for reply in (GOOD, refused)]
 
     run(scene)
     expected: dict[str, list[float | None]] = {
-        case: [answered, refused or LIMITED_SECONDS] for case, (_, answered, refused) in RESETS.items()
+        case: [answered, refused or LIMITED_SECONDS] for case, (_, answered, refused) in limits.items()
     }
     wrong = {
         case: row

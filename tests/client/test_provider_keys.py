@@ -15,7 +15,6 @@ from tests.support.routed_client import GOOD, Clock, RoutedClient, asking, each_
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock._engines.reply import ModelReply
     from penstock.testing import ReceivedRequest
 
 LIMITED_KEY_SECONDS, REFUSED_KEY_SECONDS = 5.0, 300.0  # without a time of the provider's; no access or credit
@@ -47,7 +46,7 @@ def keyed(up: Upstream, clock: Clock | None = None, **account: Any) -> RoutedCli
     return RoutedClient(config, clock=clock or Clock())
 
 
-async def ask(client: RoutedClient, engine: str = "", model: str = "gpt-4o") -> ModelReply:
+async def ask(client: RoutedClient, engine: str = "", model: str = "gpt-4o") -> Any:
     reply = await client.open(asking(model=model), engine=engine, options=quick())
     await events(reply)
     return reply

@@ -86,7 +86,7 @@ def cutting_places(entry: Entry, size: int) -> list[int]:
     return sorted(random.Random(entry.name).sample(range(1, size), CUTS))
 
 
-@pytest.mark.parametrize("share", [4, pytest.param(1, id="all", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("share", [8, pytest.param(1, id="all", marks=pytest.mark.nightly)])
 def test_any_cutting_gives_the_same_events(share: int) -> None:
     corpus.corpus_or_skip()
 

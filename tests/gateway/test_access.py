@@ -151,9 +151,8 @@ def test_a_key_may_use_what_it_is_said_to() -> None:
         for model, status in (("fast", 200), ("lab/large", 502), ("replay/text", 403)):
             reply = made.ask("/v1/chat/completions", {**CHAT, "model": model}, x_api_key=TWO)
             assert reply.status_code == status, (model, reply.text)
-        refused = reply.json()["error"]
-        assert refused["code"] == "model_not_allowed"
-        assert "may not use the model 'replay/text'" in refused["message"]
+            assert ("model_not_allowed" in reply.text) is (status == 403)
+            assert ("may not use the model 'replay/text'" in reply.text) is (status == 403)
         assert {(row.key, row.tenant) for row in made.rows()} == {("two", "team")}
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from penstock.testing import ReceivedRequest, Reply
 
-__all__ = ["BAD", "GOOD", "managed_app"]
-
 
 @contextmanager
 def managed(data: Path, **more: Any) -> Generator[Admin]:

@@ -32,7 +32,7 @@ CLOSED = "response.completed"
 
 
 def run(**tables: Any) -> Running:
-    memory = {"journal": {"path": "memory"}, "state": {"path": "memory"}, "serve": {"pace": 0.0}}
+    memory: dict[str, Any] = {"journal": {"path": "memory"}, "state": {"path": "memory"}, "serve": {"pace": 0.0}}
     return Running(App(read_config(**memory, **tables), env={}))
 
 

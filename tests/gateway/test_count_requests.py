@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -91,10 +92,13 @@ def test_small_counts_do_not_wait_for_large_ones_and_tenants_take_turns() -> Non
             headers = {"x-api-key": f"pk-{name}-000000"}
             return post(f"{running.url}/v1/messages/count_tokens", json=body, headers=headers).status_code
 
+        def all_asked(number: int) -> bool:
+            return len(asked) == number
+
         large = [threading.Thread(target=count, args=(name, 20_000)) for name in "aaab"]
         for place, thread in enumerate(large, 1):
             thread.start()
-            until(lambda place=place: len(asked) == place)
+            until(partial(all_asked, place))
         assert count("c", 3) == 200
         gate.set()
         for thread in large:

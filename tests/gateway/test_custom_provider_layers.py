@@ -19,7 +19,7 @@ from tests.support.admin import (
     BAD,
     GOOD,
     PATH,
-    Lab,
+    Admin,
     add_keys,
     busy_loop,
     fail_to_apply,
@@ -32,6 +32,7 @@ from tests.support.admin import (
     stored,
     write_providers,
 )
+from tests.support.client_requests import get
 from tests.support.gateway import Running, config
 from tests.support.openresponses import until
 
@@ -53,7 +54,7 @@ def up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
 
 
 @pytest.fixture
-def admin(tmp_path: Path, up: Upstream) -> Iterator[Lab]:
+def admin(tmp_path: Path, up: Upstream) -> Iterator[Admin]:
     with running_lab(tmp_path, up) as client:
         yield client
 
@@ -82,7 +83,7 @@ def test_a_provider_of_the_file_goes_first(tmp_path: Path, up: Upstream, caplog:
     assert len([one for one in caplog.records if "the custom provider lab is not used" in one.getMessage()]) == 1
 
 
-def test_a_reload_of_the_file_keeps_and_hides_providers(admin: Lab, tmp_path: Path) -> None:
+def test_a_reload_of_the_file_keeps_and_hides_providers(admin: Admin, tmp_path: Path) -> None:
     admin.add()
     admin.running.reload(data=tmp_path)
     assert admin.models() == TIDES
@@ -128,18 +129,27 @@ def test_a_restart_keeps_it_and_another_gateway_sees_it(tmp_path: Path, up: Upst
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="workers need a system that can fork")
-def test_all_workers_use_it(tmp_path: Path) -> None:
-    with scripted(lab) as up, process.gateway(tmp_path, "", "--workers", "2") as server:
+def test_the_owner_of_a_gateway_without_keys_adds_a_provider_which_all_workers_use(tmp_path: Path) -> None:
+    with (
+        scripted(lab) as up,
+        process.gateway(tmp_path, "", "--workers", "2") as server,
+        httpx.Client(base_url=server.base, timeout=30) as http,
+    ):
         body = {"name": "lab", "base_url": f"{up.url}/lab/v1", "key": GOOD}
-        httpx.post(f"{server.base}{PATH}", json=body, headers=server.session, timeout=30).raise_for_status()
+        assert http.post(PATH, json=body).status_code == 401
+        assert http.post(PATH, json=body, headers=server.session).status_code == 201
 
         def listed() -> bool:
-            rows = httpx.get(f"{server.base}/v1/models", timeout=30).json()["data"]
-            return "lab/tide-1" in {row["id"] for row in rows}
+            """On a new connection, which is any worker's."""
+            return "lab/tide-1" in {row["id"] for row in get(f"{server.base}/v1/models").json()["data"]}
 
-        until(lambda: all(listed() for _ in range(12)))
-        httpx.delete(f"{server.base}{PATH}/lab", headers=server.session, timeout=30).raise_for_status()
-        until(lambda: not any(listed() for _ in range(12)))
+        until(lambda: all(listed() for _ in range(8)))
+        http.delete(f"{PATH}/lab", headers=server.session).raise_for_status()
+        until(lambda: not any(listed() for _ in range(8)))
+        rows = http.get("/admin/audit", headers=server.session).json()["data"]
+        assert [(row["actor"], row["action"]) for row in rows] == [
+            ("session", f"provider.{done}") for done in ("remove-key", "remove", "add-key", "add")
+        ]
 
 
 def test_a_damaged_file_stops_nothing_and_is_said_once(
@@ -185,7 +195,7 @@ def test_one_wrong_row_of_the_file_does_not_hide_the_others(tmp_path: Path, up: 
         assert admin.models() == TIDES
 
 
-def test_a_file_that_cannot_be_written_is_named(admin: Lab, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_named(admin: Admin, tmp_path: Path) -> None:
     (tmp_path / "custom-providers.json.lock").mkdir()
     error = admin.add(409)["error"]
     assert error["message"].startswith(f"{tmp_path / 'custom-providers.json'} cannot be written: ")
@@ -198,7 +208,7 @@ def test_a_gateway_without_a_data_folder_or_stored_keys(tmp_path: Path, up: Upst
         assert admin.chat() == 200
         admin.ask("DELETE", f"{PATH}/lab", status=204)
     with Running(App(config(up.url, access={"keys_file": str(tmp_path / "keys.json")}))) as running:
-        client = Lab(running, up)
+        client = Admin(running, up)
         with closing(client.http):
             assert "has no data folder" in client.add(409)["error"]["message"]
 
@@ -234,15 +244,15 @@ def test_a_row_that_is_like_an_unknown_provider_is_repaired_or_removed(tmp_path:
 Change: TypeAlias = tuple[str, str, dict[str, Any] | None]
 
 
-def other_lab(admin: Lab, **more: Any) -> dict[str, Any]:
+def other_lab(admin: Admin, **more: Any) -> dict[str, Any]:
     return {"base_url": f"{admin.up.url}/open/v1", "models": ["tide-9"], "check": False, **more}
 
 
-def changes_without_key(admin: Lab) -> list[Change]:
+def changes_without_key(admin: Admin) -> list[Change]:
     return [("POST", PATH, other_lab(admin, name="two")), ("PUT", f"{PATH}/lab", other_lab(admin))]
 
 
-def changes_that_store_a_key(admin: Lab) -> list[Change]:
+def changes_that_store_a_key(admin: Admin) -> list[Change]:
     return [
         ("POST", PATH, other_lab(admin, name="two", key=BAD)),
         ("PUT", f"{PATH}/lab", other_lab(admin, key=BAD)),
@@ -251,7 +261,7 @@ def changes_that_store_a_key(admin: Lab) -> list[Change]:
     ]
 
 
-def changes_that_remove_a_key(admin: Lab) -> list[Change]:
+def changes_that_remove_a_key(admin: Admin) -> list[Change]:
     return [
         ("PUT", f"{PATH}/lab", other_lab(admin, base_url="http://127.0.0.1:1/v1")),
         ("DELETE", f"{PATH}/lab", None),
@@ -299,7 +309,7 @@ def test_a_change_whose_key_cannot_be_changed_is_undone(
         assert admin.chat() == 200
 
 
-def test_a_change_is_stored_although_the_event_loop_is_busy(admin: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_is_stored_although_the_event_loop_is_busy(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
     busy_loop(monkeypatch)
     assert admin.add()["custom"]
     until(lambda: admin.models() == TIDES)
@@ -307,7 +317,7 @@ def test_a_change_is_stored_although_the_event_loop_is_busy(admin: Lab, monkeypa
     until(lambda: admin.models() == set())
 
 
-def test_a_file_that_could_not_be_read_and_is_deleted_has_no_rows(admin: Lab, tmp_path: Path) -> None:
+def test_a_file_that_could_not_be_read_and_is_deleted_has_no_rows(admin: Admin, tmp_path: Path) -> None:
     admin.add()
     file = tmp_path / "custom-providers.json"
     file.unlink()

@@ -8,18 +8,16 @@ import stat
 import threading
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 
 from penstock.testing import Reply, scripted
-from tests.support import process
 from tests.support.admin import (
     BAD,
     GOOD,
     PATH,
     SEER,
     USER,
-    Lab,
+    Admin,
     add_keys,
     bearer,
     lab,
@@ -48,7 +46,7 @@ def up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
 
 
 @pytest.fixture
-def admin(tmp_path: Path, up: Upstream) -> Iterator[Lab]:
+def admin(tmp_path: Path, up: Upstream) -> Iterator[Admin]:
     with running_lab(tmp_path, up) as client:
         yield client
 
@@ -56,7 +54,7 @@ def admin(tmp_path: Path, up: Upstream) -> Iterator[Lab]:
 # ── add, use, change, remove ──────────────────────────────────────────────────────────────────────
 
 
-def test_a_provider_is_added_used_tested_and_removed(admin: Lab, tmp_path: Path) -> None:
+def test_a_provider_is_added_used_tested_and_removed(admin: Admin, tmp_path: Path) -> None:
     made = admin.add(title="The Lab", base_url=f"{admin.up.url}/lab/v1/", like="vllm", key=f" {GOOD}\n")
     assert (made["custom"], made["title"], made["like"], made["models"]) == (True, "The Lab", "vllm", [])
     assert made["base_url"] == f"{admin.up.url}/lab/v1"
@@ -78,7 +76,7 @@ def test_a_provider_is_added_used_tested_and_removed(admin: Lab, tmp_path: Path)
     assert GOOD[:12] not in everything
 
 
-def test_changes_are_in_the_audit_log(admin: Lab) -> None:
+def test_changes_are_in_the_audit_log(admin: Admin) -> None:
     admin.add(key=GOOD)
     body = {"base_url": f"{admin.up.url}/open/v1", "title": "New", "models": ["tide-9"]}
     admin.ask("PUT", f"{PATH}/lab", json=body)
@@ -95,7 +93,7 @@ def test_changes_are_in_the_audit_log(admin: Lab) -> None:
     assert GOOD[:12] not in json.dumps(rows)
 
 
-def test_only_the_models_that_are_named_are_listed(admin: Lab) -> None:
+def test_only_the_models_that_are_named_are_listed(admin: Admin) -> None:
     made = admin.add(models=["tide-7", "tide-7", "deep/tide"])
     assert made["models"] == ["tide-7", "deep/tide"]
     assert admin.models() == {"lab/tide-7", "lab/deep/tide"}
@@ -103,7 +101,7 @@ def test_only_the_models_that_are_named_are_listed(admin: Lab) -> None:
     assert admin.models() == {"lab/tide-1", "lab/tide-2"}
 
 
-def test_a_provider_speaks_the_protocol_of_the_one_it_is_like(admin: Lab) -> None:
+def test_a_provider_speaks_the_protocol_of_the_one_it_is_like(admin: Admin) -> None:
     admin.add(base_url=f"{admin.up.url}/anthropic", like="anthropic", models=["text"], check=False)
     admin.sent_keys()
     assert admin.chat("lab/text") == 200
@@ -111,7 +109,7 @@ def test_a_provider_speaks_the_protocol_of_the_one_it_is_like(admin: Lab) -> Non
     assert admin.chat("lab/text") == 200
 
 
-def test_a_provider_without_a_list_answers_with_a_model_that_is_named(admin: Lab) -> None:
+def test_a_provider_without_a_list_answers_with_a_model_that_is_named(admin: Admin) -> None:
     url = f"{admin.up.url}/bare/v1"
     for like in ("openai-compatible", "anthropic"):
         refused = admin.add(400, base_url=url, like=like)["error"]
@@ -122,7 +120,7 @@ def test_a_provider_without_a_list_answers_with_a_model_that_is_named(admin: Lab
     assert admin.ask("POST", "/admin/providers/lab/test")["message"].endswith("answers: text answered.")
 
 
-def test_the_first_named_model_is_asked_whatever_the_provider_is_like(admin: Lab) -> None:
+def test_the_first_named_model_is_asked_whatever_the_provider_is_like(admin: Admin) -> None:
     """It has the facts of another provider, but not its models."""
     for like in ("openai-compatible", "gemini", "together", "fireworks"):
         admin.add(
@@ -132,7 +130,7 @@ def test_the_first_named_model_is_asked_whatever_the_provider_is_like(admin: Lab
         assert (tested["kind"], tested["model"]) == ("no-list", "tide-1"), like
 
 
-def test_no_model_is_asked_for_a_test_that_does_not_want_it(admin: Lab) -> None:
+def test_no_model_is_asked_for_a_test_that_does_not_want_it(admin: Admin) -> None:
     admin.add(base_url=f"{admin.up.url}/bare/v1", models=["text"])
     admin.up.requests.clear()
     tested = admin.ask("POST", "/admin/providers/lab/test", json={"ask_model": False})
@@ -161,7 +159,7 @@ def test_the_whole_address_is_listed_without_its_secrets(tmp_path: Path, up: Ups
         assert admin.row("lab")["address"] == f"{up.url}/open/v1"
 
 
-def test_two_people_at_once(admin: Lab) -> None:
+def test_two_people_at_once(admin: Admin) -> None:
     made = admin.add()
     body = {"base_url": made["base_url"], "title": "mine"}
     stale = {"if-match": f'"{made["etag"]}"'}
@@ -199,7 +197,7 @@ def test_a_turn_that_runs_is_finished_when_its_provider_is_removed(tmp_path: Pat
 # ── keys ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_key_is_never_sent_to_another_address(admin: Lab) -> None:
+def test_a_key_is_never_sent_to_another_address(admin: Admin) -> None:
     with scripted(lab) as other:
         admin.add(key=GOOD)
         moved = admin.ask("PUT", f"{PATH}/lab", json={"base_url": f"{other.url}/open/v1"})
@@ -210,7 +208,7 @@ def test_a_key_is_never_sent_to_another_address(admin: Lab) -> None:
         assert not back["has_key"]  # it was removed with the address
 
 
-def test_a_stored_key_for_another_address_is_not_used_by_a_provider_of_its_name(admin: Lab, tmp_path: Path) -> None:
+def test_a_stored_key_for_another_address_is_not_used_by_a_provider_of_its_name(admin: Admin, tmp_path: Path) -> None:
     row = {"lab": {"place": "file", "id": "1", "key": BAD, "origin": "https://elsewhere.example"}}
     (tmp_path / "provider-keys.json").write_text(json.dumps(row))
     admin.add()
@@ -222,7 +220,7 @@ def test_a_stored_key_for_another_address_is_not_used_by_a_provider_of_its_name(
     assert "lab" in json.loads((tmp_path / "provider-keys.json").read_text())  # it is not this provider's
 
 
-def test_the_stored_key_stays_with_the_address(admin: Lab) -> None:
+def test_the_stored_key_stays_with_the_address(admin: Admin) -> None:
     admin.add(base_url=f"{admin.up.url}/lab/v1", key=GOOD)
     changed = admin.ask("PUT", f"{PATH}/lab", json={"base_url": f"{admin.up.url}/lab/v2", "title": "New"})
     assert (changed["used"], changed["title"]) == (True, "New")
@@ -237,7 +235,7 @@ def test_the_stored_key_stays_with_the_address(admin: Lab) -> None:
     assert admin.ask("POST", "/admin/providers", status=201, json={"name": "lab", "key": GOOD})["used"]
 
 
-def test_nothing_is_stored_if_the_provider_does_not_answer_or_refuses(admin: Lab, tmp_path: Path) -> None:
+def test_nothing_is_stored_if_the_provider_does_not_answer_or_refuses(admin: Admin, tmp_path: Path) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         nobody = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
@@ -253,7 +251,7 @@ def test_nothing_is_stored_if_the_provider_does_not_answer_or_refuses(admin: Lab
     assert (made["custom"], tested["ok"]) == (True, False)
 
 
-def test_a_key_that_cannot_be_stored_leaves_no_provider(admin: Lab, tmp_path: Path) -> None:
+def test_a_key_that_cannot_be_stored_leaves_no_provider(admin: Admin, tmp_path: Path) -> None:
     (tmp_path / "provider-keys.json").write_text("damaged")
     error = admin.add(400, key=GOOD)["error"]
     assert "provider-keys.json" in error["message"]
@@ -301,7 +299,7 @@ def test_a_key_that_cannot_be_stored_leaves_no_provider(admin: Lab, tmp_path: Pa
         ({"check": "no"}, 400, "check", "expected bool"),
     ],
 )  # fmt: skip
-def test_wrong_values_are_named(admin: Lab, more: dict[str, Any], status: int, field: str, words: str) -> None:
+def test_wrong_values_are_named(admin: Admin, more: dict[str, Any], status: int, field: str, words: str) -> None:
     error = admin.add(status, **more)["error"]
     assert (error["field"], words in error["message"]) == (field, True), error
     assert not admin.up.requests
@@ -325,20 +323,20 @@ USABLE_IPV6 = """::1 fd00::1 fd00:ec3::1 ::ffff:127.0.0.1 ::ffff:0:10.0.0.5 64:f
 64:ff9b:1:a00:0:500:: 2001:db8::1""".split()
 
 
-def test_metadata_services_and_link_local_addresses_are_refused(admin: Lab) -> None:
+def test_metadata_services_and_link_local_addresses_are_refused(admin: Admin) -> None:
     addresses = REFUSED + [f"http://[{address}]:80/v1" for address in REFUSED_IPV6]
     for url in addresses:
         assert admin.add(400, base_url=url, check=False)["error"]["field"] == "base_url", url
     assert admin.row() == {}
 
 
-def test_other_ipv6_addresses_may_be_used(admin: Lab) -> None:
+def test_other_ipv6_addresses_may_be_used(admin: Admin) -> None:
     for number, address in enumerate(USABLE_IPV6):
         made = admin.add(name=f"lab-{number}", base_url=f"http://[{address}]:8000/v1", check=False)
         assert made["problem"] == "", address
 
 
-def test_a_name_that_leads_to_a_refused_address_is_refused(admin: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_leads_to_a_refused_address_is_refused(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
     known = socket.getaddrinfo
     leads = {"value": "169.254.169.254"}
 
@@ -367,7 +365,7 @@ EXPOSED = {
 }  # fmt: skip
 
 
-def test_an_unencrypted_way_through_the_internet_is_pointed_out(admin: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unencrypted_way_through_the_internet_is_pointed_out(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the answer, and in the list."""
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [])  # no name is looked up
     found = {}
@@ -378,7 +376,7 @@ def test_an_unencrypted_way_through_the_internet_is_pointed_out(admin: Lab, monk
     assert found == EXPOSED
 
 
-def test_the_list_says_what_a_provider_can_be_like(admin: Lab) -> None:
+def test_the_list_says_what_a_provider_can_be_like(admin: Admin) -> None:
     templates = admin.ask("GET", "/admin/providers")["templates"]
     assert {"openai-compatible", "anthropic", "gemini", "ollama", "vllm"} <= {row["name"] for row in templates}
     for number, row in enumerate(templates):  # all of them can be stored
@@ -386,7 +384,7 @@ def test_the_list_says_what_a_provider_can_be_like(admin: Lab) -> None:
         assert (made["like"], made["problem"]) == (row["name"], "")
 
 
-def test_as_many_as_are_kept(admin: Lab, tmp_path: Path) -> None:
+def test_as_many_as_are_kept(admin: Admin, tmp_path: Path) -> None:
     row = {"base_url": "http://127.0.0.1:1", "like": "vllm"}
     write_providers(tmp_path, {f"lab-{number}": row for number in range(MAX_CUSTOM_PROVIDERS)})
     assert f"at most {MAX_CUSTOM_PROVIDERS} custom providers" in admin.add(409)["error"]["message"]
@@ -395,7 +393,7 @@ def test_as_many_as_are_kept(admin: Lab, tmp_path: Path) -> None:
 # ── who may ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_roles_and_pages_of_other_sites(admin: Lab) -> None:
+def test_roles_and_pages_of_other_sites(admin: Admin) -> None:
     admin.add()
     asks = (("POST", PATH, admin.body(name="two")), ("PUT", f"{PATH}/lab", {"base_url": admin.up.url}),
             ("DELETE", f"{PATH}/lab", None))  # fmt: skip
@@ -409,19 +407,3 @@ def test_roles_and_pages_of_other_sites(admin: Lab) -> None:
             assert admin.http.request(method, path, headers=headers, json=body).status_code == 403
     rows = admin.http.get("/admin/providers", headers=bearer(SEER)).json()["data"]
     assert [row["name"] for row in rows if row["custom"]] == ["lab"]
-
-
-def test_the_owner_of_a_gateway_without_keys_adds_a_provider(tmp_path: Path) -> None:
-    with scripted(lab) as up, process.gateway(tmp_path) as server:
-        body = {"name": "lab", "base_url": f"{up.url}/lab/v1", "key": GOOD}
-        with httpx.Client(base_url=server.base, timeout=30) as http:
-            assert http.post(PATH, json=body).status_code == 401
-            made = http.post(PATH, json=body, headers=server.session)
-            assert made.status_code == 201, made.text
-            models = [row["id"] for row in http.get("/v1/models").json()["data"]]
-            assert "lab/tide-1" in models
-            rows = http.get("/admin/audit", headers=server.session).json()["data"]
-            assert [(row["actor"], row["action"]) for row in rows] == [
-                ("session", "provider.add-key"),
-                ("session", "provider.add"),
-            ]

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from penstock.testing import Upstream
     from tests.support.gateway import Running
 
-__all__ = ["settled", "until"]
 UPSTREAMS = ("openai-chat", "anthropic", "responses")
 SCRIPT = play("tools", id="one", model="m", created=7)
 # Gemini says UNAVAILABLE of a network that broke, which is read as overloaded.

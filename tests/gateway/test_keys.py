@@ -9,24 +9,21 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import InputError
-from tests.cli.command_runner import PROJECT, environment, inside
-from tests.support import process
+from tests.cli.command_runner import environment, inside
 from tests.support.asgi_gateway import AsgiGateway
 from tests.support.gateway import hash_key
 from tests.support.key_file import PREFIX, KeyFile, check_keys_at_once, held_lock, key_file
-from tests.support.openresponses import until
+from tests.support.paths import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-__all__ = ["KeyFile", "key_file"]
 ONE, TWO = f"{PREFIX}one-11111111", f"{PREFIX}two-22222222"
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="there are no such modes there")
 STARTER = "PENSTOCK_GATEWAY_KEY"
@@ -128,8 +125,8 @@ def test_commands_that_run_at_once_lose_nothing(tmp_path: Path) -> None:
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for number in range(4) for words in (["revoke", f"old{number}"], ["add", f"new{number}"])
     ]  # fmt: skip
-    done = [process.communicate(timeout=120) for process in started]
-    assert [process.returncode for process in started] == [0] * len(started), done
+    done = [one.communicate(timeout=120) for one in started]
+    assert [one.returncode for one in started] == [0] * len(started), done
     secrets = [out.decode().strip() for out, _ in done[1::2]]
     assert key_file(tmp_path).hashes() == {f"new{number}": hash_key(secret) for number, secret in enumerate(secrets)}
 
@@ -342,23 +339,3 @@ def test_an_empty_list_says_that_the_gateway_stays_closed(tmp_path: Path) -> Non
     keys(tmp_path, "add", "a")
     keys(tmp_path, "revoke", "a")
     assert b"stays closed" in keys(tmp_path, "list").stdout
-
-
-# ── a real gateway ────────────────────────────────────────────────────────────────────────────────
-
-
-def test_a_running_gateway_stays_closed_also_after_a_restart(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    secret = keys(data, "add", "only").stdout.decode().strip()
-
-    def status(base: str, key: str = "", path: str = "/v1/models") -> int:
-        return httpx.get(base + path, headers={"x-api-key": key} if key else {}).status_code
-
-    with process.gateway(tmp_path, "", "--full-speed") as server:
-        assert (status(server.base), status(server.base, secret)) == (401, 200)
-        keys(data, "revoke", "only")
-        until(lambda: status(server.base, secret) == 401)
-        assert status(server.base) == status(server.base, path="/inspector/turns") == 401
-    (data / "keys.json").unlink()
-    with process.gateway(tmp_path, "", "--full-speed") as server:
-        assert (status(server.base), status(server.base, secret)) == (401, 401)

@@ -242,7 +242,7 @@ def test_serve_refuses_to_trace_with_keys_unless_content_is_allowed(
 ) -> None:
     file = tmp_path / "penstock.toml"
     file.write_text(text)
-    env = {"PENSTOCK_DATA": str(tmp_path / "data"), "ANN": "gw-0123456789abcdef"}
+    env: dict[str, Any] = {"PENSTOCK_DATA": str(tmp_path / "data"), "ANN": "gw-0123456789abcdef"}
     done = inside("serve", "--port", "0", "--config", str(file), *options, **env)
     said = (done.stdout + done.stderr).decode()
     assert (done.returncode != 0) is refused, said

@@ -5,13 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import pytest
 
+from tests.core.test_vscode_schema import faults
 from tests.support.client_requests import ASKING, CALLING, ask, get, post, read, told
 from tests.support.each_case import each
 from tests.support.gateway import PROVIDERS, gateway
@@ -120,27 +118,17 @@ def test_models_in_the_shape_that_a_client_expects(base: str, headers: dict[str,
     assert get(f"{base}/v1/models/{names[0]}", headers=headers).json() == rows[0]
 
 
-@cache
-def _schema(name: str) -> Any:
-    schema = json.loads(files("penstock._protocols.vscode").joinpath("wire-1.schema.json").read_text())
-    return jsonschema.Draft202012Validator({**schema, "anyOf": [{"$ref": f"#/$defs/{name}"}]})
-
-
-def _valid(value: Any, name: str) -> None:
-    _schema(name).validate(value)
-
-
 def test_an_editor_gets_models_counts_and_lines(base: str) -> None:
     models = get(f"{base}/vscode/models").json()
-    _valid(models, "models")
+    assert faults("models", models) == []
     assert models["models"][0]["id"] == "quick"
     assert models["models"][0]["counting"]["factors"]
     items = ["How many?", {"role": 1, "content": [{"value": "hello"}]}, {"name": "t", "description": "d"}]
     counts = post(f"{base}/vscode/count", json={"model": "quick", "items": items}).json()
-    _valid(counts, "counts")
+    assert faults("counts", counts) == []
     assert all(count > 0 for count in counts["counts"])
     for line in ask(base, "vscode", "gemini/parallel-tools").text.splitlines():
-        _valid(json.loads(line), "line")
+        assert faults("line", json.loads(line)) == []
 
 
 def test_counts_are_the_providers_own_where_it_has_them(base: str) -> None:

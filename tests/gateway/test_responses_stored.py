@@ -284,11 +284,12 @@ def test_stored_responses_are_bounded_in_size(tmp_path: Path) -> None:
 
 
 def test_stored_responses_are_forgotten_with_age(tmp_path: Path) -> None:
-    state = {"path": str(tmp_path / "state.sqlite"), "hours": 1.0}
+    path = tmp_path / "state.sqlite"
+    state = {"path": str(path), "hours": 1.0}
     with gateway(named, state=state) as (running, _), asking(running.url) as http:
         first = ask(http)
         assert http.get(f"/responses/{first['id']}").status_code == 200
-    with closing(sqlite3.connect(state["path"])) as file, file:
+    with closing(sqlite3.connect(path)) as file, file:
         assert file.execute("UPDATE responses SET used = used - 7200").rowcount > 0
     with gateway(named, state=state) as (running, _), asking(running.url) as http:
         assert http.get(f"/responses/{first['id']}").status_code == 404

@@ -196,3 +196,12 @@ def test_decoders_agree_with_asserted_runs(record_property: Callable[[str, objec
             found[entry.name] = found.get(entry.name, frozenset()) | fields
     record_property("table", f"{ASSERTED:20}{len(runs) - len(found):9,} of {len(runs):,} runs read alike")
     assert found == written(ASSERTED)
+
+
+def test_nearly_every_asserted_run_is_tied_to_its_stream() -> None:
+    corpus.corpus_or_skip()
+    asserted = {entry.name: (entry, expected.cases(entry.expected)) for entry in corpus.streams() if entry.expected}
+    adrift = [
+        name for name, (entry, cases) in asserted.items() if not any(one.belongs(entry.payloads()) for one in cases)
+    ]
+    assert len(adrift) <= 0.05 * len(asserted), adrift

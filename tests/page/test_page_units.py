@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.browser import PAGE
 from tests.support.paths import PROJECT
 from tests.surfaces.vscode.e2e import script
 
 WEB = PROJECT / "web"
-STATIC = WEB.parent / "src/penstock/_inspector/static"
 LARGEST = 180_000  # bytes of the page, compressed
 LARGEST_EDITOR = 140_000  # bytes of the JSON editor, which is loaded when it is first needed, compressed
 # What would let a model's words become markup or code, or ask somebody outside.
@@ -39,23 +39,27 @@ def test_types_and_lint() -> None:
     script("node_modules/@biomejs/biome/bin/biome", "check", "--error-on-warnings", ".", cwd=WEB)
 
 
-def test_two_builds_are_the_same_and_small(tmp_path: Path) -> None:
-    """One script, one worker and one style sheet, named by what they hold, with nothing inline."""
-    for name in ("one", "two"):
-        script("node_modules/vite/bin/vite.js", "build", "--outDir", tmp_path / name, "--emptyOutDir", cwd=WEB)
-    one, two = (_files(tmp_path / name) for name in ("one", "two"))
-    assert one == two
-    packed = {name for name in one if name.endswith((".br", ".gz"))}
-    kinds = sorted(Path(name).suffix for name in one.keys() - packed if name.startswith("assets/"))
+@pytest.mark.usefixtures("built")
+def test_what_is_served_is_built_from_these_sources_and_small(tmp_path: Path) -> None:
+    """Two builds are the same. One script, one worker and one style sheet, named by what they hold, nothing inline."""
+    script("node_modules/vite/bin/vite.js", "build", "--outDir", tmp_path, "--emptyOutDir", cwd=WEB)
+    files = _files(tmp_path)
+    assert files == _files(PAGE), "make web builds it again"
+    packed = {name for name in files if name.endswith((".br", ".gz"))}
+    kinds = sorted(Path(name).suffix for name in files.keys() - packed if name.startswith("assets/"))
     assert kinds == [".css", ".js", ".js", ".js", ".svg"]  # the page, the worker of regular expressions, the editor
-    sizes = {name: len(gzip.compress(one[name])) for name in one.keys() - packed}
+    sizes = {name: len(gzip.compress(files[name])) for name in files.keys() - packed}
     editor = sum(size for name, size in sizes.items() if name.startswith("assets/editor-"))
     assert 0 < editor < LARGEST_EDITOR
     assert sum(sizes.values()) - editor < LARGEST
-    (script_name,) = (name for name in one if name.startswith("assets/index-") and name.endswith(".js"))
-    assert not re.search(rb"""from\s*["'`]\./""", one[script_name]), "a saved page has one script"
-    page = one["index.html"].decode()
+    (script_name,) = (name for name in files if name.startswith("assets/index-") and name.endswith(".js"))
+    assert not re.search(rb"""from\s*["'`]\./""", files[script_name]), "a saved page has one script"
+    page = files["index.html"].decode()
     assert not re.search(r"<script(?![^>]*\ssrc=)|<style|\son\w+=|\sstyle=", page)
+    for name, data in files.items():
+        skipped = name == "licenses.md" or name in packed
+        outside = None if skipped else ADDRESS.search(data.decode())  # licences name their authors
+        assert not outside, f"{name}: {outside[0]}"
 
 
 def _files(folder: Path) -> dict[str, bytes]:
@@ -63,37 +67,10 @@ def _files(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
-@pytest.mark.usefixtures("built")
-def test_the_documentation_has_the_size_of_the_page() -> None:
-    text = " ".join((WEB.parent / "docs/inspector.md").read_text(encoding="utf-8").split())
-    figures = re.search(
-        r"are (\d+) kB with brotli, (\d+) kB with gzip, (\d+) kB without.*?\(another (\d+), (\d+) and (\d+) kB", text
-    )
-    assert figures is not None
-    page = [path for path in STATIC.glob("assets/*") if path.name.startswith(("index-", "style-"))]
-    editor = list(STATIC.glob("assets/editor-*"))
-    sizes = [_total_kilobytes(paths, end) for paths in (page, editor) for end in (".br", ".gz", "")]
-    assert [int(one) for one in figures.groups()] == pytest.approx(sizes, rel=0.03)
-
-
-def _total_kilobytes(paths: list[Path], end: str) -> float:
-    """The size of files that are compressed in one way; not compressed, if `end` is empty."""
-    wanted = [path for path in paths if path.suffix == end or (not end and path.suffix not in {".br", ".gz"})]
-    return sum(path.stat().st_size for path in wanted) / 1000
-
-
 def test_nothing_becomes_markup_or_code() -> None:
     for file in (WEB / "src").rglob("*.ts*"):
         code = re.sub(r"//[^\n]*|/\*.*?\*/", "", file.read_text(), flags=re.DOTALL)
         assert not (found := NEVER.search(code)), f"{file.name}: {found[0]}"
-
-
-@pytest.mark.usefixtures("built")
-def test_the_page_names_nobody_outside() -> None:
-    for name, data in _files(STATIC).items():
-        skipped = name == "licenses.md" or name.endswith((".br", ".gz"))
-        outside = None if skipped else ADDRESS.search(data.decode())  # licences name their authors
-        assert not outside, f"{name}: {outside[0]}"
 
 
 def test_the_lock_has_no_addresses() -> None:

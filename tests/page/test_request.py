@@ -7,9 +7,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-import struct
 import threading
-import zlib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +17,7 @@ from playwright.sync_api import expect
 from penstock import events as ev
 from penstock.testing import Reply
 from tests.page.axe import serious
+from tests.page.pictures import png
 from tests.page.steps import PHONE, appearances, clipboard, expect_fit, leaving, look
 from tests.support.client_requests import post
 from tests.support.event_feed import ended, watching
@@ -39,19 +38,8 @@ if TYPE_CHECKING:
     from tests.support.inspector import Inspected
 
 
-def _chunk(name: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-
-def _png(width: int, height: int) -> bytes:
-    """A picture that a browser can show: one colour."""
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    pixels = (b"\0" + b"\x2a\x7f\x93" * width) * height
-    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + _chunk(b"IDAT", zlib.compress(pixels)) + _chunk(b"IEND", b"")
-
-
-PICTURE = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(_png(64, 48)).decode()}
-LARGE = {**PICTURE, "data": base64.b64encode(_png(1024, 1024)).decode()}
+PICTURE = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(png(64, 48)).decode()}
+LARGE = {**PICTURE, "data": base64.b64encode(png(1024, 1024)).decode()}
 TOOL = {
     "name": "read_gauge",
     "description": "Reads the height of the water at a station.",

@@ -133,9 +133,6 @@ class Admin:
         return found
 
 
-Lab = Admin
-
-
 @contextmanager
 def running_lab(data: Path, up: Upstream, env: Any = None, **accounts: Any) -> Generator[Admin]:
     """An admin of a gateway on this folder, with the variables of this process unless others are given."""

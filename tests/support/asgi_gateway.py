@@ -17,7 +17,7 @@ from tests.support.gateway import journal_rows, read_config
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-BASE = {"serve": {"pace": 0.0}, "journal": {"path": "memory"}, "state": {"path": "memory"}}
+BASE: dict[str, Any] = {"serve": {"pace": 0.0}, "journal": {"path": "memory"}, "state": {"path": "memory"}}
 
 
 class AsgiGateway:

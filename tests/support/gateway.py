@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import re
 import socket
 import tempfile
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from penstock.testing import ReceivedRequest
 
 LIMIT = 30.0
+# Pytest hangs handlers on every logger that does not propagate. With one, uvicorn would log each request, and our server
+# would leave the heads of streams to uvicorn: the way that users have would not be tested.
+logging.getLogger("uvicorn.access").hasHandlers = lambda: False  # type: ignore[method-assign]
 # protocol of the upstream → the provider it is like, and what of it is there
 PROVIDERS: dict[str, dict[str, Any]] = {
     "openai-chat": {"like": "openai-compatible", "fields": {"has": ["chat", "embeddings", "rerank", "fim"]}},

@@ -19,7 +19,8 @@ __all__ = ["DAY", "MONTH", "TOTAL", "WEEK", "StoppedClock", "poll_at_every_scrap
 
 def reserved(running: Running, kind: str, key: str = "a") -> int:
     """What is reserved of a day's limit of a key: tokens, requests, or micro-dollars."""
-    rule: Any = LimitRule(f"key:{key}", kind, DAY, 10**12)
+    named: Any = kind
+    rule = LimitRule(f"key:{key}", named, DAY, 10**12)
     found: list[int] = running.call(running.app.services.limits.store.usage([rule]))
     return found[0]
 

@@ -58,7 +58,7 @@ test("a key is for scheme, host and port", () => {
 });
 
 test("the form warns of the same addresses as the gateway", () => {
-  const file = new URL("../../tests/inspector/exposed_addresses.json", import.meta.url);
+  const file = new URL("../../tests/gateway/inspector/exposed_addresses.json", import.meta.url);
   const cases = JSON.parse(readFileSync(file, "utf8")) as { warning: string; exposed: string[]; private: string[] };
   assert.equal(EXPOSURE_WARNING, cases.warning);
   for (const address of cases.exposed) assert.equal(isExposed(address), true, address);

@@ -1,4 +1,4 @@
-"""Who may ask the inspector for what: keys, tenants, the session token, Host and Origin; wrong addresses and numbers."""
+"""Who may ask the inspector for what: keys, tenants, the session token, Host and Origin; wrong addresses, numbers."""
 
 from __future__ import annotations
 

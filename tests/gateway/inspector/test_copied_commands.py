@@ -242,11 +242,8 @@ def test_headers_that_change_the_meaning_are_copied_and_told_and_secrets_are_not
 def test_another_keys_turn_what_was_not_kept_and_unknown_forms_are_refused(gateway: Inspected) -> None:
     turn, _ = sent(gateway, "chat-body")
     place = f"turns/{turn}/copy"
-    assert [ask_inspector(gateway, place, key).status_code for key in ("", "pk-penstock-wrong", OTHER)] == [
-        401,
-        401,
-        404,
-    ]
+    refused = [ask_inspector(gateway, place, key).status_code for key in ("", "pk-penstock-wrong", OTHER)]
+    assert refused == [401, 401, 404]
     assert "quoted" not in ask_inspector(gateway, place, OTHER).text
     unknown = ask_inspector(gateway, place, KEY, **{"as": "perl"})
     assert (unknown.status_code, "curl, penstock, openai" in unknown.text) == (400, True)

@@ -1,4 +1,4 @@
-"""The file of kept turns: its switch, its bounds of size and age, wrong clocks, faults, damage, and worker processes."""
+"""The file of kept turns: its switch, its bounds of size and age, wrong clocks, faults, damage, worker processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The warning of unencrypted addresses: the gateway gives it for the same addresses as the form (web/test reads them)."""
+"""The warning of unencrypted addresses: the gateway gives it for the same addresses as the form (web/test has them)."""
 
 from __future__ import annotations
 

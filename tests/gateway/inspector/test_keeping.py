@@ -1,4 +1,4 @@
-"""Whose turns are kept, within which bounds, how they are deleted, and why a turn has no content, also after a restart."""
+"""Whose turns are kept, within which bounds, how they are deleted, and why a turn has no content, after a restart too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`GET turns/ID/request`: both halves of a request, tries, losses and their places, the previous request, who failed."""
+"""`GET turns/ID/request`: both halves of a request, tries, losses and their places, the request before, who failed."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_an_engine_without_http_sends_nothing(gateway: Inspected) -> None:
 def test_a_turn_refused_before_any_attempt_has_its_request(gateway: Inspected) -> None:
     for body, title, why in (
         (b"{", "no model", "the body is not a JSON object"),
-        (b'{"model": "openai-chat/text", "messages": 5}', "openai-chat/text", None),
+        (b'{"model": "openai-chat/text", "messages": 5}', "no model", None),
         (b'{"model":"nobody/none","messages":[]}', "nobody/none", None),
     ):
         name = send(gateway, "/v1/messages", body)
@@ -154,6 +154,11 @@ def test_a_turn_refused_before_any_attempt_has_its_request(gateway: Inspected) -
     empty = send(gateway, "/v1/messages", b"")
     assert trace_of(gateway, empty)["request_lost"] == "no body of the request was read, or it was empty"
     assert trace_of(gateway, empty)["title"] == "no model · anthropic"
+
+
+def test_headers_that_are_no_text_are_shown_as_they_can_be(gateway: Inspected) -> None:
+    name = send(gateway, "/v1/messages", b"{}", **{"x-odd": "half a \xff"})
+    assert request_of(gateway, name)["client"]["headers"]["x-odd"].startswith("half a ")
 
 
 # ── both halves ───────────────────────────────────────────────────────────────────────────────────
@@ -225,7 +230,7 @@ LOSSES: dict[tuple[str, str], set[str]] = {
     },
     ("chat/completions", "anthropic/text"): {
         "lost loss-detail: /messages/0/content/1/image_url/detail", "lost loss-setting: /seed",
-        "lost loss-setting: /frequency_penalty", "lost loss-max-output: > /max_tokens",
+        "lost loss-setting: /frequency_penalty", "lost loss-max-output:  > /max_tokens",
         "lost loss-setting: /metadata > /metadata",
     },
     ("responses", "openai-chat/text"): {
@@ -244,13 +249,13 @@ def test_losses_have_their_places_in_both_bodies(gateway: Inspected) -> None:
     for path, model in LOSSES:
         body = json.dumps({"model": model, **BODIES[path]}).encode()
         losses = request_of(gateway, send(gateway, f"/v1/{path}", body))["losses"]
+        placed = [loss for loss in losses if loss["client"] or loss["upstream"]]
         told[path, model] = {
-            " ".join([loss["kind"], f"{loss['code']}:", *loss["client"], *([">", *there] if (there := loss["upstream"]) else [])])
-            for loss in losses if loss["client"] or loss["upstream"]
-        }  # fmt: skip
-    assert {case: sorted(found) for case, found in told.items()} == {
-        case: sorted(want) for case, want in LOSSES.items()
-    }
+            f"{loss['kind']} {loss['code']}: {' '.join(loss['client'])} > {' '.join(loss['upstream'])}"
+            for loss in placed
+        }
+    wanted = {case: {one if " > " in one else f"{one} > " for one in losses} for case, losses in LOSSES.items()}
+    assert told == wanted
 
 
 def test_the_previous_request_of_the_conversation_is_compared(gateway: Inspected) -> None:

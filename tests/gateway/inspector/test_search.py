@@ -1,4 +1,4 @@
-"""The search of turns: by words of prompts, answers and calls, in memory and on disk, live; and whose turns are found."""
+"""The search of turns: by words of prompts, answers and calls, in memory and on disk, live; whose turns are found."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from itertools import count
@@ -19,7 +20,7 @@ from tests.support.client_requests import get
 from tests.support.event_feed import bearer, ended, watching
 from tests.support.gateway import hash_key, spoken_protocol
 from tests.support.inspector import Inspected, inspected
-from tests.support.inspector_bounds import bounds
+from tests.support.inspector_bounds import bounds, set_clock
 from tests.support.inspector_calls import CLIENT, ask_inspector, delete, say, send, view
 from tests.support.kept_on_disk import on_disk
 from tests.support.paused_upstream import waiting
@@ -137,24 +138,24 @@ def test_stalls_are_found(agents: Inspected) -> None:
     assert [one["stalls"] for one in sessions(agents) if one["id"] == ids[0]] == [2]
 
 
-@pytest.mark.parametrize(
-    ("times", "found"),
-    [
-        ([500, 1], []),  # too few to compare with
-        ([12] * 5, []),
-        ([12, 12, 12, 12, 47], []),
-        ([12, 12, 12, 12, 130], ["the turn took 2 min 10 s: 11 times the usual 12.0 s"]),
-        ([1, 1, 1, 1, 9], []),  # too short
-    ],
-)
-def test_stalls_need_others_to_compare_with(agents: Inspected, times: list[int], found: list[str]) -> None:
-    agent = Agent(agents, "Say hello.", {"user-agent": f"times-{len(times)}-{times[-1]}/1"})
-    for number in range(len(times)):
-        agent.add_user_message(f"Again, {number}.")
-        agent.step()
-    ended(agents, agent.ids[-1])
-    set_times(agents, agent.ids, [(40, duration) for duration in times], time.time() - 2_000)
-    assert [one["words"] for one in session(agents, agent.ids[0])["findings"]] == found
+def test_stalls_need_others_to_compare_with(agents: Inspected) -> None:
+    """Several, and that it took at least ten seconds."""
+    slow = ["the turn took 2 min 10 s: 11 times the usual 12.0 s"]
+    usual = [12, 12, 12, 12]
+    for times, found in (
+        ([500, 1], []),
+        ([*usual, 12], []),
+        ([*usual, 47], []),
+        ([*usual, 130], slow),
+        ([1, 1, 1, 1, 9], []),
+    ):
+        agent = Agent(agents, "Say hello.", {"user-agent": f"times-{len(times)}-{times[-1]}/1"})
+        for number in range(len(times)):
+            agent.add_user_message(f"Again, {number}.")
+            agent.step()
+        ended(agents, agent.ids[-1])
+        set_times(agents, agent.ids, [(40, duration) for duration in times], time.time() - 2_000)
+        assert [one["words"] for one in session(agents, agent.ids[0])["findings"]] == found, times
 
 
 # ── the model that says what it is told ───────────────────────────────────────────────────────────
@@ -209,7 +210,6 @@ def _message(word: str) -> dict[str, Any]:
 def play(running: Inspected, *turns: T | str) -> list[str]:
     """Sends turns of a client of its own at these times. Says of each: `session link messages shared, previous`."""
     client, ids, times, now = f"talk{next(_numbers)}/1.0", list[str](), list[tuple[float, float]](), 0.0
-    starts: list[float] = []
     for turn in (T(one) if isinstance(one, str) else one for one in turns):
         words = turn.words.split() if isinstance(turn.words, str) else turn.words
         mark, messages = f"mark {client} {len(ids)};", [_message(word) for word in words]
@@ -222,7 +222,6 @@ def play(running: Inspected, *turns: T | str) -> list[str]:
         assert reply.is_success is not turn.failed
         ids.append(reply.headers["x-request-id"])
         began = now if turn.at is None else turn.at
-        starts.append(began)
         times.append((began, turn.seconds))
         now = max(now, began + turn.seconds + 1)
     ended(running, ids[-1])
@@ -387,6 +386,27 @@ def test_a_turn_that_comes_before_the_end_was_written_is_no_fork() -> None:
         gate.open.set()
         for thread in threads:
             thread.join(20)
+
+
+def test_a_turn_that_runs_for_long_is_a_stall() -> None:
+    with set_clock() as clock, waiting() as (gateway, gate), watching(gateway.url) as reader:
+        gate.open.set()
+        said = [{"role": "user", "content": "Go."}]
+        answer = "".join(f"word{number} " for number in range(40))
+        for _ in range(4):
+            first = say(gateway, said)
+            said += [{"role": "assistant", "content": answer}, {"role": "user", "content": "Go on."}]
+        gate.open.clear()
+        asking = threading.Thread(target=say, args=(gateway, said))
+        asking.start()
+        (row,) = reader.until(lambda: [row for row in reader.rows.values() if row["state"] == "streaming"])
+        assert session(gateway, first)["findings"] == []
+        clock.ahead = 40.0
+        found = session(gateway, first)["findings"]
+        gate.open.set()
+        asking.join(20)
+        assert [(one["where"], one["turn"]) for one in found] == [("turn", row["id"])]
+        assert re.match(r"the turn has run for 4\d\.\d s: \d+ times the usual \d", found[0]["words"])
 
 
 # ── messages ──────────────────────────────────────────────────────────────────────────────────────

@@ -82,7 +82,7 @@ def _script(both: tuple[Running, Upstream], *replies: Reply) -> str:
 
 def _read_with_node(base: str, *models: str) -> list[dict[str, Any]]:
     """What both versions of js-genai give for each model."""
-    command = [NODE, HERE / "genai" / "read.mjs", base, *models]
+    command: list[Any] = [NODE, HERE / "genai" / "read.mjs", base, *models]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     return list(json.loads(done.stdout))
 

@@ -51,7 +51,8 @@ def both() -> Iterator[tuple[Running, Upstream]]:
 @pytest.fixture(scope="module")
 def sdks(both: tuple[Running, Upstream]) -> Iterator[dict[str, Any]]:
     """The SDK of each client, made once: that takes longer than a request."""
-    base, more = both[0].url, {"api_key": "x", "timeout": 20.0, "max_retries": 0}
+    base = both[0].url
+    more: dict[str, Any] = {"api_key": "x", "timeout": 20.0, "max_retries": 0}
     options: Any = {"base_url": base, "timeout": 20_000, "retry_options": {"attempts": 1}}
     with (
         openai.OpenAI(base_url=f"{base}/v1", **more) as gpt,

@@ -121,6 +121,7 @@ def check_fault(scenario: str, client: str, upstream: str) -> None:
     """The SDK raises the same error, with the same code, as directly at its vendor."""
     with serve(SCENARIOS[scenario]) as server:
         direct = describe_error(client, server.url)
+    assert direct[0], "the vendor's own error"
     with serve(SCENARIOS[scenario]) as server, start_gateway(server.url, upstream) as gateway:
         assert describe_error(client, gateway.url) in (direct, ALSO_RIGHT.get((scenario, client)))
     assert server.log.refusals() == []

@@ -110,6 +110,7 @@ def test_a_client_that_does_not_read_the_end_is_given_up(*, plain: bool) -> None
         wait_for_request(running, up, 0)
         assert slow.recv(100)
         running.settle()
+        until(running, lambda: not any("RequestResponseCycle" in repr(task) for task in asyncio.all_tasks()))
         assert len(running.rows()) == 1
 
 

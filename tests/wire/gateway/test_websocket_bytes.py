@@ -67,7 +67,8 @@ def stalled(seen: ReceivedRequest) -> Reply:
 def test_more_than_may_wait_is_not_read(*, plain: bool) -> None:
     """The client is held up; every request is answered in the end, and nothing is counted afterwards."""
     serve = {"pace": 0.0, "websocket_bytes": 100_000, "body": 100_000}
-    with gateway(serve=serve, plain=plain) as (running, _):
+    with gateway(serve=serve, plain=plain) as (running, up):
+        up.script(lambda seen: answer(seen).delayed(0.5 if len(up.requests) == 1 else 0))  # all others wait meanwhile
         most = 0
         with socket(running.url) as ws:
             for _ in range(40):

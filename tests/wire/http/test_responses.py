@@ -17,6 +17,7 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from penstock import events as ev
 from penstock.gateway import App
@@ -37,6 +38,11 @@ CONTENT_TYPES = {
     "ollama": b"application/x-ndjson", "gemini": b"application/json",
 }  # fmt: skip
 TEXT = Reply.of("openai-chat", play("text", id="one", model="m", created=7), stream=True)
+
+
+def at_once(seen: ReceivedRequest) -> Reply:
+    reply = answer(seen)
+    return replace(reply, chunks=(reply.data,))
 
 
 class Wrapped:
@@ -118,11 +124,13 @@ def without_ids(body: bytes) -> bytes:
     return IDS_AND_TIMES.sub(b"", body)
 
 
+@pytest.mark.parametrize("joined", [False, True], ids=["in chunks", "at once"])
 @pytest.mark.parametrize("client", CONTENT_TYPES)
 def test_a_stream_is_read_at_every_split_and_is_the_same_by_every_way(
-    ways: tuple[dict[str, Running], Upstream], client: str
+    ways: tuple[dict[str, Running], Upstream], client: str, *, joined: bool
 ) -> None:
     bodies = {}
+    ways[1].script(at_once if joined else answer)
     for name, running in ways[0].items():
         for close in (False, True):
             if close:
@@ -137,6 +145,7 @@ def test_a_stream_is_read_at_every_split_and_is_the_same_by_every_way(
             [message] = {read_with_h11(pieces) for pieces in cuts}
             headers = dict(message.headers)
             assert (message.accepted, message.status) == (True, 200), name
+            assert (data.endswith(b"\r\n0\r\n\r\n"), data.count(b"HTTP/1.1 ")) == (True, 1), name
             assert headers[b"content-type"] == CONTENT_TYPES[client]
             assert headers[b"transfer-encoding"] == b"chunked"
             assert headers[b"cache-control"] == b"no-cache, no-transform"

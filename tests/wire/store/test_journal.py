@@ -32,7 +32,11 @@ ALPHABET = "абвгдеёжзийклмнопрстуфхцчшщъыьэюя"
 
 def calling(tool: str, usage: ev.Usage | None = None) -> Reply:
     """An answer that calls a tool."""
-    call = [ev.CallStart(0, "call_1", tool), ev.CallDelta(0, "{}"), ev.CallEnd(0, "call_1", tool, "{}")]
+    call: list[ev.AnyEvent] = [
+        ev.CallStart(0, "call_1", tool),
+        ev.CallDelta(0, "{}"),
+        ev.CallEnd(0, "call_1", tool, "{}"),
+    ]
     events: list[ev.AnyEvent] = [ev.Start("x", "m", 7), *call, *([usage] if usage else []), ev.Finish("calls")]
     return Reply.of("openai-chat", events, stream=False)
 
