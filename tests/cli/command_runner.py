@@ -52,7 +52,7 @@ def inside(
 ) -> subprocess.CompletedProcess[bytes]:
     """The same in this process, which is quicker: for commands that need nothing of a process of their own."""
     out, err = (TextIOWrapper(_Output(), "utf-8", write_through=True) for _ in range(2))
-    err.buffer.last = until  # type: ignore[attr-defined]
+    out.buffer.last = err.buffer.last = until  # type: ignore[attr-defined]
     kept, stdin = dict(os.environ), sys.stdin
     with TemporaryFile("w+", encoding="utf-8") as file:  # some commands read the descriptor of standard input
         file.buffer.write(given)
@@ -73,10 +73,15 @@ def inside(
 
 def welcome(*words: str, **more: str) -> str:
     """What `penstock serve` says when it listens. It is stopped then."""
+    return serve(*words, **more).stderr.decode()
+
+
+def serve(*words: str, **more: str) -> subprocess.CompletedProcess[bytes]:
+    """Run `penstock serve` in this process until it has said that it listens."""
     with _same_process():
-        done = inside("serve", *words, until=b"Stop with Ctrl-C", **more)
+        done = inside("serve", *words, until=b"}\n" if "--json" in words else b"Stop with Ctrl-C", **more)
     assert done.returncode in {0, 130}, done.stderr
-    return done.stderr.decode()
+    return done
 
 
 @contextmanager

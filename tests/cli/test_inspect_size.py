@@ -109,12 +109,11 @@ def test_the_summary_is_that_of_a_fold() -> None:
     """Of every golden case."""
     assert len(CASES) > 100
     for path in CASES:
-        source = next(path.parent.glob("wire.*"))
-        done = inside("inspect", "--json", "--from", path.parent.parent.name, "--to", "events", str(source))
+        done = inside("inspect", "--json", "--from", "events", "--to", "events", str(path))
         assert done.returncode == 0, (path, done.stderr)
         rows = [json.loads(line) for line in done.stdout.splitlines()]
         turns = fold_all([DECODER.decode(line) for line in path.read_bytes().splitlines()])
-        assert rows[-1]["turns"] == [expected_turn(turn) for turn in turns], path
+        assert rows[-1]["turns"] == json.loads(json.dumps([expected_turn(turn) for turn in turns])), path
         assert rows[-1]["unknown"] == sum(len(turn.unknown) for turn in turns), path
 
 
@@ -143,13 +142,19 @@ def test_all_rows_of_a_long_stream_come_in_several_tables(tmp_path: Path) -> Non
     assert [number for number in range(FEW) if f" {number}," not in everything and f'"{number},' not in everything] == []
     assert everything.count("openai-chat frames") == 3
     assert "not shown" not in everything
-    assert inside("inspect", "--all", "-", given=data).stdout.decode() == everything  # a pipe can be read once only
+    piped = inside("inspect", "--all", "-", given=data).stdout.decode()  # a pipe can be read once only
+    assert piped.replace("standard input", "long.sse") == everything
     rows, _, summary = everything.partition("\nturn ")
     before, _, after = inside("inspect", str(path)).stdout.decode().partition("rows are not shown")
     shown, _, told = after.partition("\nturn ")
     assert told == summary
-    assert shown.splitlines()[-20:] == rows.splitlines()[-20:]
-    assert before.splitlines()[:400] == rows.splitlines()[:400]
+    assert words(shown)[-20:] == words(rows)[-20:]
+    assert words(before)[1:400] == words(rows)[1:400]
+
+
+def words(table: str) -> list[list[str]]:
+    """The beginnings of the lines of a table, however wide its columns are."""
+    return [line.split()[:5] for line in table.splitlines()]
 
 
 def test_a_value_that_changes_late_is_not_said_to_be_constant() -> None:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
-import time
-from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from penstock._gateway.journal import FILE as JOURNAL
-from penstock._store.journal import JournalEntry, JournalStore
 from penstock.providers import providers
-from tests.cli.command_runner import COMMANDS, PROJECT, complete, environment, inside
+from tests.cli.command_runner import COMMANDS, PROJECT, complete, inside, serve
 from tests.cli.sample_streams import ANTHROPIC, CHAT_CALLS
+from tests.support.each_case import each
+from tests.support.journal_history import write_turns
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,8 +91,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "XDG_CONFIG_HOME": "",
     }
     assert inside("record", "old.tape", "-q", given=ANTHROPIC, **env).returncode == 0
-    with closing(JournalStore(tmp_path / "data" / JOURNAL, time.time)) as journal:
-        journal.add(JournalEntry(time=time.time(), model="m", provider="p", key="ci"))
+    write_turns(tmp_path / "data" / "journal.sqlite", [{"model": "m", "provider": "p", "key": "ci"}])
     return env
 
 
@@ -117,7 +112,7 @@ def test_every_command_has_the_option_and_a_sample() -> None:
     assert set(SAMPLES) == set(COMMANDS)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@each("command", COMMANDS)
 def test_the_shape_is_that_of_the_page(command: str, here: dict[str, Any]) -> None:
     shapes = described_keys(command)
     for sample in SAMPLES[command]:
@@ -148,7 +143,7 @@ ERRORS = {
 }
 
 
-@pytest.mark.parametrize("case", ERRORS)
+@each("case", ERRORS)
 def test_errors_are_json(case: str, here: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "broken2.toml").write_text("[aliasses]\nfast = 'x/y'\n")
     words, code, _, message = ERRORS[case]
@@ -161,22 +156,8 @@ def test_errors_are_json(case: str, here: dict[str, Any], tmp_path: Path) -> Non
     assert len(error["message"]) < 400  # not a list of all names
 
 
-def test_a_server_says_where_it_is(here: dict[str, Any], tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "penstock", "serve", "--json", "--port", "0"]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment(**here), cwd=tmp_path
-    )
-    try:
-        assert process.stdout is not None
-        text = b""
-        while not text.rstrip().endswith(b"}"):
-            text += process.stdout.readline()
-        found = json.loads(text)
-    finally:
-        process.terminate()
-        process.wait(30)
-        if process.stdout is not None:
-            process.stdout.close()
+def test_a_server_says_where_it_is(here: dict[str, Any]) -> None:
+    found = json.loads(serve("--json", "--port", "0", **here).stdout)
     assert found["url"].startswith("http://127.0.0.1:")
     assert "replay/agent" in found["models"]
     assert any(set(found) == shape for shape in described_keys("serve"))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 import time
 from typing import TYPE_CHECKING
 
 import pytest
+from rich.cells import cell_len
 
-from penstock._cli.usage import parse_since
-from penstock._store.journal import JournalEntry, JournalStore
-from penstock.errors import InputError
 from tests.cli.command_runner import inside
+from tests.support.journal_history import write_turns
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,15 +22,16 @@ if TYPE_CHECKING:
 def journal(tmp_path: Path) -> str:
     """A journal with a turn every ten minutes, the newest of now."""
     path, now = tmp_path / "journal.sqlite", time.time()
-    rows = JournalStore(path, time.time, age=1e9, size=10**9)
-    for number in reversed(range(30)):
-        rows.add(JournalEntry(
-            time=now - number * 600, key="ci" if number % 3 else "laptop", provider="openai", model=f"gpt-{number % 2}",
-            input=1000 * number, output=50, cached=100, cost=0.01 if number % 2 else None, ttft=0.25, duration=1.5,
-            status="fault" if number == 7 else "finish", fault="overloaded" if number == 7 else "",
-            finish="" if number == 7 else "stop", client="\x1b[31mred",
-        ))  # fmt: skip
-    rows.close()
+    write_turns(path, (
+        {
+            "time": now - number * 600, "key": "ci" if number % 3 else "laptop", "provider": "openai",
+            "model": f"gpt-{number % 2}", "input": 1000 * number, "output": 50, "cached": 100,
+            "cost": 0.01 if number % 2 else None, "ttft": 0.25, "duration": 1.5,
+            "status": "fault" if number == 7 else "finish", "fault": "overloaded" if number == 7 else "",
+            "finish": "" if number == 7 else "stop", "client": "a\nb\tc\r\x1b[31mred\u202e",
+        }
+        for number in reversed(range(30))
+    ))  # fmt: skip
     return str(path)
 
 
@@ -72,7 +74,7 @@ def test_the_last_turns(journal: str) -> None:
 
 
 def test_what_a_client_called_itself_is_not_obeyed(journal: str) -> None:
-    assert "\x1b" not in usage(journal, "--by", "client", "--no-color")
+    assert "a⏎b⇥c␍\ufffd[31mred\ufffd" in usage(journal, "--by", "client", "--no-color")
 
 
 def test_no_journal_is_one_line(tmp_path: Path) -> None:
@@ -82,12 +84,12 @@ def test_no_journal_is_one_line(tmp_path: Path) -> None:
     assert not (tmp_path / "journal.sqlite").exists()
 
 
-def test_times() -> None:
-    assert parse_since("90m", 10_000.0) == 10_000.0 - 5400
-    assert parse_since("2w", 0.0) == -1_209_600
-    assert time.strftime("%Y-%m-%d", time.localtime(parse_since("2026-11-01", 0.0))) == "2026-11-01"
-    with pytest.raises(InputError, match="expected a time such as 24h"):
-        parse_since("yesterday", 0.0)
+def test_times(journal: str) -> None:
+    turns = {"90m": 9, "2w": 30, "2026-01-01": 30, "2099-01-01": 0}
+    found = {since: int(usage(journal, "--since", since).split()[0]) for since in turns}
+    assert found == turns
+    done = inside("usage", "--journal", journal, "--since", "yesterday")
+    assert (done.returncode, b"expected a time such as 24h" in done.stderr) == (2, True)
 
 
 def test_bars_are_as_long_as_their_figures(journal: str) -> None:
@@ -101,13 +103,13 @@ def test_bars_are_as_long_as_their_figures(journal: str) -> None:
 
 def test_what_is_no_turn_is_named_beside_them(tmp_path: Path) -> None:
     path, now = tmp_path / "journal.sqlite", time.time()
-    rows = JournalStore(path, time.time, age=1e9, size=10**9)
-    rows.add(JournalEntry(time=now - 9, model="gpt", operation="chat", input=5, output=5))
-    for _ in range(2):
-        rows.add(JournalEntry(time=now - 9, model="embed", operation="embeddings", input=100, cost=0.5))
-    rows.add(JournalEntry(time=now - 9, model="gpt", operation="count", estimate=5, times=40))
-    rows.add(JournalEntry(time=now - 9, status="refused", http=401, fault="auth", times=1000))
-    rows.close()
+    chat, embed = {"time": now - 9, "model": "gpt"}, {"time": now - 9, "model": "embed", "operation": "embeddings"}
+    write_turns(path, [
+        {**chat, "operation": "chat", "input": 5, "output": 5},
+        *[{**embed, "input": 100, "cost": 0.5}] * 2,
+        {**chat, "operation": "count", "estimate": 5, "times": 40},
+        {"time": now - 9, "status": "refused", "http": 401, "fault": "auth", "times": 1000},
+    ])  # fmt: skip
     said = usage(str(path), "--no-color")
     assert said.startswith("1,001 turns, 40 counts, 2 embeddings in the last 24h, 1,000 refused\n205 tokens in, 5 out")
     table = [line.split()[:2] for line in said.splitlines()[4:7]]
@@ -117,3 +119,24 @@ def test_what_is_no_turn_is_named_beside_them(tmp_path: Path) -> None:
     assert usage(str(path), "--operation", "count").startswith("0 turns, 40 counts in the last 24h")
     assert any(line.endswith("refused:auth, 1000 times") for line in usage(str(path), "--last", "9").splitlines())
     assert json.loads(usage(str(path), "--json"))["beside"] == {"count": 40, "embeddings": 2}
+
+
+def test_in_a_narrow_terminal_only_names_are_cut(tmp_path: Path) -> None:
+    """Nothing wraps, and the figures stay. Wide characters count twice."""
+    path = tmp_path / "journal.sqlite"
+    models = ("潮汐表" * 9, "harbour-" * 6)
+    write_turns(path, ({"model": model, "input": 1_234_567, "output": 7, "cost": 0.5} for model in models))
+    for width in ("58", "64"):
+        done = inside("usage", "--journal", str(path), COLUMNS=width)
+        lines = done.stdout.decode().splitlines()
+        rows = [line for line in lines if "…" in line]
+        assert len(rows) == 2, lines
+        assert all("1.23M" in line for line in rows)
+        assert max(cell_len(line) for line in lines[3:]) <= int(width)
+
+
+def test_without_rich_the_same_cells_are_plain_lines(journal: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rich = usage(journal, "--no-color")
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    without_bars = re.sub(r"[▏▎▍▌▋▊▉█]", " ", rich)
+    assert [line.split() for line in usage(journal).splitlines()] == [line.split() for line in without_bars.splitlines()]

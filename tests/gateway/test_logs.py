@@ -214,7 +214,7 @@ def serve(folder: Path, text: str, *options: str) -> subprocess.Popen[str]:
 
 
 def test_serve_with_log_trace_says_so_and_writes_frames(tmp_path: Path) -> None:
-    """Of all logs of the package, so also of those that are made early. (The table `log` is read as the option is.)"""
+    """The table `log` of a configuration is read in the same way: see what is refused below."""
     with serve(tmp_path, "", "--full-speed", "--log", "trace") as process:
         assert process.stderr is not None
         assert TRACE_WRITES_CONTENT in process.stderr.readline()

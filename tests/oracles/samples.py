@@ -1,4 +1,4 @@
-"""Small streams written for the oracles' own tests: each says the same few things in its protocol's words."""
+"""Payloads of small streams, as `tests.support.small_streams` puts them together."""
 
 from __future__ import annotations
 

@@ -6,18 +6,18 @@ import json
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from penstock import events as ev
 from penstock.testing import Reply
 from tests.support.client_requests import post
+from tests.support.page_gateway import set_times
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from penstock.testing import ReceivedRequest
     from tests.support.inspector import Inspected
 
+__all__ = ["NO_ESTIMATES", "Agent", "plays_agent", "set_times"]
 NO_ESTIMATES = {"estimates": False}  # an estimate writes a turn's row again, with its real times
 MODEL = "anthropic/claude-sonnet-4-5"
 _ids = count()
@@ -92,15 +92,3 @@ class Agent:
 
     def add_user_message(self, text: str) -> None:
         self.messages.append({"role": "user", "content": text})
-
-
-def set_times(running: Inspected, ids: Iterable[str], times: Iterable[tuple[float, float]], start: float) -> None:
-    """Gives turns that are over other times: the gap before each, and how long it took."""
-    now = start
-    for turn, (gap, duration) in zip(ids, times, strict=True):
-        capture = running.inspector.watch.captures[turn]
-        assert capture.entry is not None
-        now += gap
-        capture._time = now
-        capture.entry = msgspec.structs.replace(capture.entry, time=now, duration=duration, ttft=duration / 4)
-        now += duration

@@ -165,7 +165,7 @@ def test_a_prompt_that_its_provider_counted_is_actual_for_all_and_after_a_restar
 
 
 def test_a_count_of_more_than_the_request_shows_is_not_divided() -> None:
-    counted = [ev.Start(id="1", model="m"), ev.Usage(input=1_000, output=1), ev.Finish("stop")]
+    counted: list[ev.AnyEvent] = [ev.Start(id="1", model="m"), ev.Usage(input=1_000, output=1), ev.Finish("stop")]
     body = {"model": "responses/gpt-4o", "input": "How high is the water?"}
     reply = Reply.of("responses", counted, stream=False)
     with inspected(reply, features={"estimates": False}) as gateway:  # nothing else has the count

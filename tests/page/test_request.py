@@ -378,7 +378,7 @@ def test_the_prompt_is_a_conversation_that_adds_up_and_says_what_is_new(
 def says_cached(seen: ReceivedRequest) -> Reply:
     """The provider's count: as many tokens are from its cache as the model's name says."""
     usage = ev.Usage(input=60, output=3, cached=int(seen.json["model"]))
-    text = [ev.TextStart(0), ev.TextDelta(0, "Hi"), ev.TextEnd(0)]
+    text: list[ev.AnyEvent] = [ev.TextStart(0), ev.TextDelta(0, "Hi"), ev.TextEnd(0)]
     return Reply.of("anthropic", [ev.Start(id="1", model="m"), *text, usage, ev.Finish("stop")], stream=False)
 
 

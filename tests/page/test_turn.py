@@ -55,7 +55,11 @@ def upstream(seen: ReceivedRequest) -> Reply:
             for one in (ev.TextStart(index), ev.TextDelta(index, text), ev.TextEnd(index))
         ]
         given = '{"command": "ls"}'
-        call = [ev.CallStart(1, id="a", name="bash"), ev.CallDelta(1, given), ev.CallEnd(1, "a", "bash", given)]
+        call: list[ev.AnyEvent] = [
+            ev.CallStart(1, id="a", name="bash"),
+            ev.CallDelta(1, given),
+            ev.CallEnd(1, "a", "bash", given),
+        ]
         return Reply.of("anthropic", [ev.Start(id="1", model="m"), *texts[:3], *call, *texts[3:], ev.Finish("calls")])
     return wired(seen)
 
@@ -440,7 +444,7 @@ def test_a_turn_without_an_answer_shows_what_is_known_of_it(page: Page) -> None:
         asking.join(20)
     assert not asking.is_alive()
     # A gateway that others can reach keeps turns while somebody watches only.
-    public = {"serve": {"pace": 0.0, "host": "0.0.0.0"}, "access": {"trusted_proxies": []}}  # noqa: S104
+    public: dict[str, Any] = {"serve": {"pace": 0.0, "host": "0.0.0.0"}, "access": {"trusted_proxies": []}}  # noqa: S104
     with inspected(wired, **public) as alone, leaving(page):
         send(alone, "anthropic/interleaved")
         page.goto(f"{alone.url}/")

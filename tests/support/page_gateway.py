@@ -8,10 +8,11 @@ import sqlite3
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
+
 from benchmarks.kept_search import SESSION
 from benchmarks.turn_search import KeptSearch, seed_kept
 from penstock._gateway.client_form import ClientForm
-from penstock._gateway.key_editor import KeyEditor
 from penstock._gateway.worker_metrics import WorkerMetrics
 from penstock._inspector.file_inspector import SingleFileApp
 from penstock._inspector.kept_turn import KeptTurn
@@ -19,25 +20,23 @@ from penstock._inspector.stream_traces import source_from_file
 from penstock._inspector.turn_keeper import encode_turn
 from penstock._store.journal import JournalEntry
 from penstock._store.kept_turns import FILE
-from penstock._store.key_store import FileKeyStore
-from penstock._store.postgres_keys import PostgresKeyStore
-from tests.support.gateway import Running, read_config
+from tests.support.gateway import Running
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Generator, Iterable
     from pathlib import Path
 
     from tests.support.inspector import Inspected
 
 __all__ = [
     "KeptSearch",
-    "add_keys",
     "add_stuck_worker",
     "drop_listeners",
     "estimate_every_turn",
     "flush",
     "seed_readable",
     "serve_file",
+    "set_times",
 ]
 
 
@@ -73,16 +72,6 @@ def drop_listeners(gateway: Inspected) -> None:
     gateway.call(drop())
 
 
-def add_keys(where: Path | str, keys: Mapping[str, Mapping[str, Any]]) -> None:
-    """Add keys to those of a data folder, or of a PostgreSQL database (its URL)."""
-    store: Any = PostgresKeyStore(where) if isinstance(where, str) else FileKeyStore(where / "keys.json")
-    editor = KeyEditor(store, "test")
-    for name, key in read_config(keys=keys).keys.items():
-        editor.add(name, key)
-    if isinstance(where, str):
-        store.close()
-
-
 @contextmanager
 def serve_file(data: bytes, name: str) -> Generator[str]:
     """What `penstock inspect --web` serves: one stream without a gateway. Gives its address."""
@@ -109,3 +98,15 @@ def seed_readable(folder: Path, turns: int) -> list[KeptSearch]:
             body = encode_turn(turn, ()).body
             file.execute("UPDATE bodies SET body = ? WHERE (turn - 1) % ? = ?", (body, SESSION, place))
     return searches
+
+
+def set_times(running: Inspected, ids: Iterable[str], times: Iterable[tuple[float, float]], start: float) -> None:
+    """Gives turns that are over other times: the gap before each, and how long it took."""
+    now = start
+    for turn, (gap, duration) in zip(ids, times, strict=True):
+        capture = running.inspector.watch.captures[turn]
+        assert capture.entry is not None
+        now += gap
+        capture._time = now
+        capture.entry = msgspec.structs.replace(capture.entry, time=now, duration=duration, ttft=duration / 4)
+        now += duration

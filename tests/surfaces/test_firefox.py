@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tests.support.firefox import FirefoxPage
     from tests.support.inspector import Inspected
 
-pytestmark = pytest.mark.usefixtures("built")
 VIEWS = ("streams", "runs", "file", "usage", "tokens", "try", "keys")
 SHOWN = "document.querySelector('nav a[href=\"#/{view}\"][aria-current=page]') && document.querySelector('main *')"
 ROW = "document.querySelector('.list-rows [role=row]')"

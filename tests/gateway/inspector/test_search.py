@@ -195,14 +195,15 @@ def in_memory_and_on_disk(folder: Path, *replies: Any, fill: Callable[[Inspected
 
 CALLS: list[tuple[str, dict[str, Any]]] = [
     ("messages", {"messages": [{"role": "assistant", "content": [
-        {"type": "tool_use", "name": "listen", "input": {"port_number": 8080, "hosts": [{"retry_limit": 2.5}]}}]}]}),
+        {"type": "tool_use", "name": "listen", "input": {"port_number": 80808081, "hosts": [{"retry_limit": 2.5}]}}]}]}),
     ("chat/completions", {"messages": [{"role": "assistant", "tool_calls": [
-        {"function": {"arguments": '{"port_number": 8080, "hosts": [{"retry_limit": 2.5}]}'}}]}]}),
+        {"function": {"arguments": '{"port_number": 80808081, "hosts": [{"retry_limit": 2.5}]}'}}]}]}),
     ("chat/completions", {"contents": [{"parts": [
-        {"functionCall": {"name": "listen", "args": {"port_number": 8080, "hosts": [{"retry_limit": 2.5}]}}}]}]}),
-    ("chat/completions", {"contents": [{"functionResponse": {"response": {"port_number": 8080, "retry_limit": 2.5}}}]}),
+        {"functionCall": {"name": "listen", "args": {"port_number": 80808081, "hosts": [{"retry_limit": 2.5}]}}}]}]}),
     ("chat/completions", {"contents": [
-        {"toolResult": {"content": [{"json": {"port_number": 8080, "retry_limit": 2.5}}]}}]}),
+        {"functionResponse": {"response": {"port_number": 80808081, "retry_limit": 2.5}}}]}),
+    ("chat/completions", {"contents": [
+        {"toolResult": {"content": [{"json": {"port_number": 80808081, "retry_limit": 2.5}}]}}]}),
 ]  # fmt: skip
 
 
@@ -217,7 +218,16 @@ def test_words_of_requests_are_found_in_every_protocol(tmp_path: Path) -> None:
         "wo ist ÜMLAUT": ("chat/completions", {"messages": [{"role": "user", "content": "Wo ist Ümlaut?"}]}),
     }  # fmt: skip
     cut = b'{"messages": [{"role": "user", "content": "first\\nsecond \\u00dcmlaut \\ud83d\\ude00 cut \\ud8'
-    absent = ("big hello", "hello world", "fish OR dogs", "words:cats fish", "do*", "^cats fish", "4711", "sailor Hi")
+    absent = (
+        "big hello",
+        "hello world",
+        "fish OR dogs",
+        "words:cats fish",
+        "do*",
+        "^cats fish",
+        "47114712",
+        "sailor Hi",
+    )
 
     def fill(gateway: Inspected) -> tuple[dict[str, str], list[str]]:
         names = {
@@ -226,13 +236,15 @@ def test_words_of_requests_are_found_in_every_protocol(tmp_path: Path) -> None:
         }
         names |= {"a pirate": names["where is the frobnicator"]}
         names |= {"second Ümlaut": send(gateway, "/v1/chat/completions", cut)}
-        calling = [json.dumps({"model": "openai-chat/text", "max_tokens": 4711, **body}).encode() for _, body in CALLS]
+        calling = [
+            json.dumps({"model": "openai-chat/text", "max_tokens": 47114712, **body}).encode() for _, body in CALLS
+        ]
         return names, [send(gateway, f"/v1/{path}", body) for (path, _), body in zip(CALLS, calling, strict=True)]
 
     def check(gateway: Inspected, made: tuple[dict[str, str], list[str]]) -> None:
         names, calling = made
         assert {words: phrase(gateway, words) for words in names} == {words: {name} for words, name in names.items()}
-        for words in ("port_number", "8080", "retry_limit", "2.5"):
+        for words in ("port_number", "80808081", "retry_limit", "2.5"):
             assert phrase(gateway, words) == set(calling), words
         assert [words for words in absent if phrase(gateway, words)] == []
 
@@ -241,7 +253,7 @@ def test_words_of_requests_are_found_in_every_protocol(tmp_path: Path) -> None:
 
 def test_words_of_answers_are_found_in_every_protocol(tmp_path: Path) -> None:
     """Of calls in pieces, of errors, and of fields of frames that nobody knows."""
-    arguments = '{"port_number": 8080, "open": true}'
+    arguments = '{"port_number": 80808081, "open": true}'
     events: list[ev.AnyEvent] = [
         ev.Start(id="1", model="m"), ev.TextStart(0), ev.TextDelta(0, "ask the har"), ev.TextDelta(0, "bour master"),
         ev.TextEnd(0), ev.CallStart(1, "a", "listen"), ev.CallDelta(1, arguments[:9]), ev.CallDelta(1, arguments[9:]),
@@ -259,7 +271,7 @@ def test_words_of_answers_are_found_in_every_protocol(tmp_path: Path) -> None:
         return [*names, say(gateway), say(gateway)]
 
     def check(gateway: Inspected, names: list[str]) -> None:
-        for words in ("ask the harbour master", "listen", "port_number", "8080"):
+        for words in ("ask the harbour master", "listen", "port_number", "80808081"):
             assert phrase(gateway, words) == set(names[:5]), words
         assert (phrase(gateway, "the last words"), phrase(gateway, "boiler is cold")) == ({names[5]}, {names[6]})
         assert phrase(gateway, "delta") == set()

@@ -393,6 +393,7 @@ def test_a_turn_that_runs_for_long_is_a_stall() -> None:
         gate.open.set()
         said = [{"role": "user", "content": "Go."}]
         answer = "".join(f"word{number} " for number in range(40))
+        first = ""
         for _ in range(4):
             first = say(gateway, said)
             said += [{"role": "assistant", "content": answer}, {"role": "user", "content": "Go on."}]

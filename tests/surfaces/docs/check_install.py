@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
+from pathlib import Path
 
-from tests.support.paths import PROJECT
-
-ROOT = PROJECT
+ROOT = Path(__file__).resolve().parents[3]
 NAME = re.compile(r"([A-Za-z0-9._-]+)(?:\[([a-z,_-]*)\])?$")
 
 

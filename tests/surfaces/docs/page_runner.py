@@ -34,7 +34,7 @@ PORT = re.compile(r"(?:127\.0\.0\.1|localhost|0\.0\.0\.0|--port|port =)[: =](\d{
 BLOCK_TIMEOUT = 120
 SERVES = re.compile(r"^(?:\w+=\S+ )*(?:penstock serve(?!.*--(?:check|help))|uvicorn )", re.MULTILINE)
 LINKED = ("examples", "deploy", "docs", "tools", ".venv")
-SERVER = f'exec "{sys.executable}" -W ignore "{ROOT}/tests/docs/background_server.py"'
+SERVER = f'exec "{sys.executable}" -W ignore "{ROOT}/tests/surfaces/docs/background_server.py"'
 PENSTOCK = f'"{sys.executable}" -m penstock'
 # Commands of the pages that stand for others here.
 COMMANDS = {
@@ -55,7 +55,7 @@ exec "{sys.executable}" "$@"
 """,
     "pytest": f'exec "{sys.executable}" -m pytest -p no:cacheprovider "$@"',
     "make": f'exec /usr/bin/make --dry-run -C "{ROOT}" "$@"',  # whether there is such a target, and what it would do
-    "pip": f'exec "{sys.executable}" "{ROOT}/tests/docs/check_install.py" "$@"',
+    "pip": f'exec "{sys.executable}" "{ROOT}/tests/surfaces/docs/check_install.py" "$@"',
 }
 
 

@@ -181,6 +181,16 @@ def test_a_complete_response_is_read_at_every_split(ways: tuple[dict[str, Runnin
         assert len(bodies) == 1, bodies
 
 
+def test_a_value_of_a_provider_that_is_no_header_is_left_out(ways: tuple[dict[str, Running], Upstream]) -> None:
+    running, up = ways[0]["past ASGI"], ways[1]
+    for value, wanted in (("req_1", "req_1"), ("r\xe9q", None), ("r\x01q", None)):
+        up.script(Reply.error("openai-chat", 400, "no").with_headers(x_request_id=value))
+        path, body = ASKING["openai-chat"]("openai-chat/text", True)
+        answered = post(f"{running.url}{path}", json=body)
+        assert answered.headers.get("x-upstream-request-id") == wanted
+    up.script(answer)
+
+
 TEXTS = st.lists(st.text(min_size=1, max_size=30), min_size=1, max_size=6)
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+from functools import cache
 from typing import Any
 
-import httpx
-import pytest
-
-from penstock._gateway.endpoints.models import short_price
-from penstock.gateway import App, Config, GatewayConfig
+from penstock.gateway import App
 from tests.core.test_vscode_schema import faults
+from tests.support.client_requests import get
+from tests.support.gateway import Running, gateway, read_config
 
 ACCOUNTS = {
     "anthropic": ("claude-sonnet-4-5", "claude-unheard-of"),
@@ -20,22 +18,18 @@ ACCOUNTS = {
 }
 
 
-async def asked(app: App) -> Any:
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
-        body = (await client.get("/vscode/models")).json()
-    await app.services.aclose()
-    return body
-
-
-def listed(**features: bool) -> dict[str, dict[str, Any]]:
-    providers = {name: {"key": "made-up", "models": models} for name, models in ACCOUNTS.items()}
-    config = GatewayConfig(
-        engine=Config(providers=providers, aliases={"quick": "anthropic/claude-sonnet-4-5"}), features={**features},
-        journal={"path": "memory"}, state={"path": "memory"},
-    )  # fmt: skip
-    body = asyncio.run(asked(App(config, env={})))
+def models(url: str, query: str = "") -> dict[str, dict[str, Any]]:
+    body = get(f"{url}/vscode/models{query}").json()
     assert faults("models", body) == []
     return {model["id"]: model for model in body["models"]}
+
+
+@cache
+def listed(**features: bool) -> dict[str, dict[str, Any]]:
+    providers = {name: {"key": "made-up", "models": names} for name, names in ACCOUNTS.items()}
+    tables = {"providers": providers, "aliases": {"quick": "anthropic/claude-sonnet-4-5"}, "features": features}
+    with Running(App(read_config(journal={"path": "memory"}, state={"path": "memory"}, **tables), env={})) as running:
+        return models(running.url)
 
 
 def test_a_model_is_told_with_its_limits_and_who_says_so() -> None:
@@ -97,37 +91,25 @@ def test_what_is_played_and_what_is_shortened_is_told() -> None:
 
 
 def test_a_client_chooses_the_window_that_is_assumed() -> None:
-    config = GatewayConfig(
-        engine=Config(providers={"acme": {"base_url": "http://127.0.0.1:9/v1", "models": ("tide",)}}),
-        journal={"path": "memory"}, state={"path": "memory"},
-    )  # fmt: skip
-
-    async def ask(query: str) -> httpx.Response:
-        app = App(config, env={})
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
-            response = await client.get(f"/vscode/models{query}")
-        await app.services.aclose()
-        return response
-
-    def tide(query: str) -> dict[str, Any]:
-        rows: list[dict[str, Any]] = asyncio.run(ask(query)).json()["models"]
-        return next(row for row in rows if row["id"] == "acme/tide")
-
-    for query, window in (("", 128_000), ("?assumed_context=32768", 32_768), ("?assumed_context=1000", 1_000)):
-        row = tide(query)
-        assert row["maxInputTokens"] + row["maxOutputTokens"] == window
-        assert row["assumed"] is True
-        assert f"{window:,} tokens are assumed" in row["tooltip"]
-    for wrong in ("-1", "0", "many", "1e5", "9" * 30):
-        assert asyncio.run(ask(f"?assumed_context={wrong}")).status_code == 400, wrong
+    with gateway(providers={"acme": {"base_url": "http://127.0.0.1:9/v1", "models": ["tide"]}}) as (running, _):
+        for query, window in (("", 128_000), ("?assumed_context=32768", 32_768), ("?assumed_context=1000", 1_000)):
+            row = models(running.url, query)["acme/tide"]
+            assert row["maxInputTokens"] + row["maxOutputTokens"] == window
+            assert row["assumed"] is True
+            assert f"{window:,} tokens are assumed" in row["tooltip"]
+        for wrong in ("-1", "0", "many", "1e5", "9" * 30):
+            assert get(f"{running.url}/vscode/models?assumed_context={wrong}").status_code == 400, wrong
 
 
-@pytest.mark.parametrize(
-    ("prices", "text"),
-    [
-        ((3, 15), "$3/15"), ((1.25, 10), "$1/10"), ((0.15, 0.6), "$.2/.6"), ((0.1, 0.4), "$.1/.4"), ((0, 0), "$0/0"),
-        ((150, 600), "$150/600"), ((2.5, 15), "$3/15"), ((0.075, 0.3), "$.08/.3"), ((1, 5), "$1/5"),
-    ],
-)  # fmt: skip
-def test_prices_are_short(prices: tuple[float, float], text: str) -> None:
-    assert short_price(*prices) == text
+PRICES = {
+    (3, 15): "$3/15", (1.25, 10): "$1/10", (0.15, 0.6): "$.2/.6", (0.1, 0.4): "$.1/.4", (0, 0): "$0/0",
+    (150, 600): "$150/600", (2.5, 15): "$3/15", (0.075, 0.3): "$.08/.3", (1, 5): "$1/5",
+}  # fmt: skip
+
+
+def test_prices_are_short() -> None:
+    facts = {f"m{number}": {"prices": {"input": row[0], "output": row[1]}} for number, row in enumerate(PRICES)}
+    lab = {"like": "openai-compatible", "base_url": "http://127.0.0.1:9", "models": facts}
+    with gateway(providers={"lab": lab}) as (running, _):
+        found = models(running.url)
+    assert [found[f"lab/{name}"].get("pricing") for name in facts] == list(PRICES.values())
