@@ -79,7 +79,7 @@ def welcome(*words: str, **more: str) -> str:
 def serve(*words: str, **more: str) -> subprocess.CompletedProcess[bytes]:
     """Run `penstock serve` in this process until it has said that it listens."""
     with _same_process():
-        done = inside("serve", *words, until=b"}\n" if "--json" in words else b"Stop with Ctrl-C", **more)
+        done = inside("serve", *words, until=b"}" if "--json" in words else b"Stop with Ctrl-C", **more)
     assert done.returncode in {0, 130}, done.stderr
     return done
 

@@ -11,12 +11,14 @@ from msgspec.structs import replace
 from penstock import events as ev
 from penstock import request as rq
 from penstock import unfold
-from penstock._messages.request_codecs import reader
 from penstock.client import Client
+from penstock.messages import read_request
 from penstock.testing import Reply, Upstream, answer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+
+    import pytest
 
     from penstock.client import Run
     from penstock.testing import ReceivedRequest
@@ -54,7 +56,7 @@ def play_agent(provider: str) -> Callable[[ReceivedRequest], Reply]:
     protocol = PROVIDERS[provider][1]
 
     def play(received: ReceivedRequest) -> Reply:
-        request = reader(protocol)(received.json)
+        request = read_request(received.json, protocol)
         return Reply.of(protocol, answer(replace(request, model="replay/agent"), id="turn1", prompt_tokens=10))
 
     return play
@@ -91,6 +93,11 @@ async def finish(run: Run[Any]) -> None:
     _ = await run
 
 
+def connect_within(patch: pytest.MonkeyPatch, seconds: float) -> None:
+    """How long an MCP server may take until it answers."""
+    patch.setattr("penstock._client.mcp_servers._CONNECT_SECONDS", seconds)
+
+
 def text(*words: str) -> list[rq.AnyPart]:
     return [rq.Text(" ".join(words))]
 
@@ -105,7 +112,7 @@ def results_of(messages: Sequence[rq.Message]) -> list[rq.Result]:
 
 def sent_results(received: ReceivedRequest, provider: str = "chat") -> list[rq.Result]:
     """The results in a request, as the upstream received it."""
-    return results_of(reader(PROVIDERS[provider][1])(received.json).messages)
+    return results_of(read_request(received.json, PROVIDERS[provider][1]).messages)
 
 
 def result_text(result: rq.Result) -> str:

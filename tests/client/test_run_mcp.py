@@ -16,10 +16,21 @@ from penstock import request as rq
 from penstock.client import McpServer
 from penstock.errors import InputError, McpServerError, MissingExtra, NetworkError
 from penstock.testing import Reply
-from tests.client.run_setup import call, finish, model_of, play_agent, reply, result_text, sent_results, staged, text
+from tests.client.run_setup import (
+    call,
+    connect_within,
+    finish,
+    model_of,
+    play_agent,
+    reply,
+    result_text,
+    sent_results,
+    staged,
+    text,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
 
     from penstock.client import Client
     from penstock.testing import Upstream
@@ -60,67 +71,65 @@ def http_server() -> Generator[str]:
         process.stdout.close()
 
 
-@contextmanager
-def servers(kind: str) -> Generator[McpServer]:
-    if kind == "stdio":
-        yield stdio_server()
-    else:
-        with http_server() as url:
-            yield McpServer.http(url, name="weather", headers={"x-key": "sk-mcp-000000"})
+@pytest.fixture(scope="module")
+def weather() -> Iterator[str]:
+    """The address of one server for all tests of this file."""
+    with http_server() as url:
+        yield url
 
 
-each = pytest.mark.parametrize("kind", ["stdio", "http"])
+def http(url: str, name: str = "weather", **more: Any) -> McpServer:
+    return McpServer.http(url, name=name, headers={"x-key": "sk-mcp-000000"}, **more)
 
 
-@each
-def test_a_tool_of_a_server_is_called(kind: str) -> None:
+@pytest.mark.parametrize("kind", ["stdio", "http"])
+def test_tools_of_a_server_are_called_in_several_runs(kind: str, weather: str, tmp_path: Path) -> None:
+    """Text, pictures, structured content and errors come back. Inside a block, runs share one connection."""
+    starts = tmp_path / "starts"
+
     async def scene(up: Upstream, client: Client) -> None:
-        with servers(kind) as server:
+        async with stdio_server(env={"STARTS": str(starts)}) if kind == "stdio" else http(weather) as server:
             run = await client.run(MODEL, "?", tools=[server])
-        sent = up.requests[0].json["tools"]
-        assert [one["function"]["name"] for one in sent] == ["get_weather", "get_map", "fail", "note"]
-        assert sent[0]["function"]["description"] == "Returns the weather of a city."
-        assert sent[0]["function"]["parameters"]["required"] == ["city"]
-        assert run.output == 'get_weather gave:\n\n{"city":"penstock","degrees":21}'
+            sent = up.requests[0].json["tools"]
+            assert [one["function"]["name"] for one in sent] == ["get_weather", "get_map", "fail", "note"]
+            assert sent[0]["function"]["description"] == "Returns the weather of a city."
+            assert sent[0]["function"]["parameters"]["required"] == ["city"]
+            assert run.output == 'get_weather gave:\n\n{"city":"penstock","degrees":21}'
+            await content(up, client, server)
+            await errors(up, client, server)
+        assert kind == "http" or starts.read_text() == "started\n"
 
     staged(scene, play_agent("chat"))
 
 
-@each
-def test_results_have_text_pictures_and_structured_content(kind: str) -> None:
-    async def scene(up: Upstream, client: Client) -> None:
-        with servers(kind) as server:
-            await finish(client.run(model_of("anthropic"), "?", tools=[server]))
-        first, second = sent_results(up.requests[1], "anthropic")
-        assert result_text(first) == '{"city":"Rome","degrees":21}'
-        assert [type(part) for part in second.content] == [rq.Text, rq.File]
-        assert second.content[0] == rq.Text("a map of Rome")
-
+async def content(up: Upstream, client: Client, server: McpServer) -> None:
     calls = (call("get_weather", '{"city":"Rome"}', "call_1"), call("get_map", '{"city":"Rome"}', "call_2"))
-    staged(scene, reply("anthropic", *calls), reply("anthropic", *text("done")))
+    up.script(reply("anthropic", *calls), reply("anthropic", *text("done")))
+    await finish(client.run(model_of("anthropic"), "?", tools=[server]))
+    first, second = sent_results(up.requests[-1], "anthropic")
+    assert result_text(first) == '{"city":"Rome","degrees":21}'
+    assert [type(part) for part in second.content] == [rq.Text, rq.File]
+    assert second.content[0] == rq.Text("a map of Rome")
 
 
-@each
-def test_errors_of_a_tool_are_told_to_the_model(kind: str) -> None:
-    async def scene(up: Upstream, client: Client) -> None:
-        with servers(kind) as server:
-            run = await client.run(MODEL, "?", tools=[server])
-        assert [one.failed for one in run.steps[0].results] == [True, True]
-        failed, invalid = sent_results(up.requests[1])
-        assert "the sea is closed" in result_text(failed)
-        assert "city" in result_text(invalid)
-
+async def errors(up: Upstream, client: Client, server: McpServer) -> None:
+    """They are told to the model."""
     calls = (call("fail", '{"reason":"the sea is closed"}', "call_1"), call("get_weather", "{}", "call_2"))
-    staged(scene, reply("chat", *calls), reply("chat", *text("done")))
+    up.script(reply("chat", *calls), reply("chat", *text("done")))
+    run = await client.run(MODEL, "?", tools=[server])
+    assert [one.failed for one in run.steps[0].results] == [True, True]
+    failed, invalid = sent_results(up.requests[-1])
+    assert "the sea is closed" in result_text(failed)
+    assert "city" in result_text(invalid)
 
 
-def test_names_that_clash_get_a_prefix() -> None:
+def test_names_that_clash_get_a_prefix(weather: str) -> None:
     def get_weather(city: str) -> str:
         """Returns our own weather."""
         return f"rain in {city}"
 
     async def scene(up: Upstream, client: Client) -> None:
-        run = await client.run(MODEL, "?", tools=[stdio_server(only=["get_weather", "note"]), get_weather])
+        run = await client.run(MODEL, "?", tools=[http(weather, only=["get_weather", "note"]), get_weather])
         names = [one["function"]["name"] for one in up.requests[0].json["tools"]]
         assert names == ["get_weather", "weather_get_weather", "note"]
         assert [result_text(one) for one in run.steps[0].results] == ['{"city":"Rome","degrees":21}', "rain in Rome"]
@@ -129,22 +138,11 @@ def test_names_that_clash_get_a_prefix() -> None:
     staged(scene, reply("chat", *calls), reply("chat", *text("done")))
 
 
-def test_a_server_is_shared_by_runs_inside_a_block() -> None:
-    async def scene(_: Upstream, client: Client) -> None:
-        async with stdio_server() as server:
-            connection = server._connection  # pyright: ignore[reportPrivateUsage]
-            await finish(client.run(MODEL, "?", tools=[server]))
-            await finish(client.run(MODEL, "?", tools=[server]))
-            assert server._connection is connection  # pyright: ignore[reportPrivateUsage]
-
-    staged(scene, play_agent("chat"))
-
-
-def test_approval_for_all_tools_of_a_server(tmp_path: Path) -> None:
+def test_approval_for_all_tools_of_a_server(weather: str, tmp_path: Path) -> None:
     path = tmp_path / "note.txt"
 
     async def scene(_: Upstream, client: Client) -> None:
-        server = stdio_server(needs_approval=True)
+        server = http(weather, needs_approval=True)
         first = await client.run(MODEL, "?", tools=[server])
         assert not path.exists()
         await finish(client.run(MODEL, [*first.messages, first.pending[0].approve()], tools=[server]))
@@ -171,26 +169,29 @@ def test_a_server_that_does_not_start_is_named() -> None:
 
 
 def small_server(name: str) -> McpServer:
-    """A server with the tools `find`, which says who found it, and `crash`, which ends the program."""
+    """A server with the tools `get_weather`, which says who was asked, and `crash`, which ends the program."""
     code = (
         "import os, sys; from mcp.server import MCPServer; server = MCPServer('small', log_level='ERROR')\n"
-        "@server.tool()\ndef find() -> str:\n    return 'found by ' + sys.argv[1]\n"
+        "@server.tool()\ndef get_weather() -> str:\n    return 'found by ' + sys.argv[1]\n"
         "@server.tool()\ndef crash() -> str:\n    os._exit(3)\n"
         "server.run('stdio')\n"
     )
-    return McpServer.stdio(sys.executable, "-c", code, name, name=name, only=["find", "crash"])
+    return McpServer.stdio(sys.executable, "-c", code, name, name=name, only=["get_weather", "crash"])
 
 
-def test_names_that_two_servers_share_have_the_prefix_in_both() -> None:
+def test_names_that_two_servers_share_have_the_prefix_in_both(weather: str) -> None:
     async def scene(up: Upstream, client: Client) -> None:
-        run = await client.run(MODEL, "?", tools=[small_server("a"), small_server("b/c")])
+        run = await client.run(MODEL, "?", tools=[http(weather, "a", only=["get_weather"]), small_server("b/c")])
         names = [one["function"]["name"] for one in up.requests[0].json["tools"]]
-        assert names == ["a_find", "a_crash", "b_c_find", "b_c_crash"]
+        assert names == ["a_get_weather", "b_c_get_weather", "crash"]
         assert "found by b/c" in result_text(run.steps[0].results[0])
-        with pytest.raises(InputError, match=r"two have the name 'a_find', one of the server 'a'; McpServer\(name=…\)"):
-            await finish(client.run(MODEL, "?", tools=[small_server("a"), small_server("a")]))
+        same = [http(weather, "a", only=["get_weather"]) for _ in range(2)]
+        with pytest.raises(
+            InputError, match=r"two have the name 'a_get_weather', one of the server 'a'; McpServer\(nam"
+        ):
+            await finish(client.run(MODEL, "?", tools=same))
 
-    staged(scene, reply("chat", call("b_c_find")), reply("chat", *text("done")))
+    staged(scene, reply("chat", call("b_c_get_weather")), reply("chat", *text("done")))
 
 
 def test_a_server_that_breaks_off_during_a_call_is_named() -> None:
@@ -203,11 +204,12 @@ def test_a_server_that_breaks_off_during_a_call_is_named() -> None:
             assert "the MCP server 'small' cannot be used" in result_text(result)
         assert run.output == "done"
 
-    staged(scene, reply("chat", call("crash")), reply("chat", call("find", id="call_2")), reply("chat", *text("done")))
+    late = call("get_weather", id="call_2")
+    staged(scene, reply("chat", call("crash")), reply("chat", late), reply("chat", *text("done")))
 
 
 def test_a_server_that_says_nothing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock._client.mcp_servers._CONNECT_SECONDS", 0.5)
+    connect_within(monkeypatch, 0.5)
 
     async def scene(_: Upstream, client: Client) -> None:
         silent = McpServer.stdio(sys.executable, "-c", "import sys; sys.stdin.read()", name="silent")

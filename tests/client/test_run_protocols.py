@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock import _protocols as protocols
 from penstock import bridge, fold_all
 from penstock import events as ev
 from penstock import request as rq
-from penstock._bridge import parser
-from penstock._messages.request_codecs import reader
 from penstock.client import Client, tool
 from penstock.framing import WRITERS
-from penstock.gateway import Config
+from penstock.messages import read_request
 from penstock.testing import Reply, answer
 from tests.client.run_setup import (
     PROVIDERS,
@@ -34,6 +31,7 @@ from tests.client.run_setup import (
 from tests.oracles.strict_upstream.test_gateway import PROVIDERS as STRICT
 from tests.oracles.strict_upstream.test_official_clients import TURNED, WORDS
 from tests.support.each_case import each
+from tests.support.run_streams import body_of
 from tools.strict_upstream.model_facts import DEFAULT_MODELS
 from tools.strict_upstream.scenario import SCENARIOS
 from tools.strict_upstream.server import serve
@@ -84,8 +82,8 @@ def bash(command: str) -> str:
 
 def strict_client(url: str, upstream: str, **more: Any) -> Client:
     base = f"{url}/v1beta" if upstream == "gemini" else f"{url}/v1"
-    account = {"base_url": base, "key": "sk-strict", "models": (DEFAULT_MODELS[upstream],), **STRICT[upstream]}
-    return Client(Config(providers={"up": account}, retries=0), env={}, **more)
+    account = {"base_url": base, "key": "sk-strict", "models": [DEFAULT_MODELS[upstream]], **STRICT[upstream]}
+    return Client({"providers": {"up": account}, "retries": 0}, env={}, **more)
 
 
 @each("store", [None, False])
@@ -262,7 +260,7 @@ def test_a_picture_comes_back_from_a_page_as_a_picture() -> None:
         question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "run `ls`"}]}
         run = client.run(model_of("anthropic"), [question], tools=[draw])
         data = b"".join([chunk async for chunk in run.to("uistream")])
-        body = json.loads(b"".join(_body_of("uistream", data)))
+        body = json.loads(body_of("uistream", data))
         follow = {"id": "u2", "role": "user", "parts": [{"type": "text", "text": "Thanks."}]}
         await finish(client.run(model_of("anthropic"), [question, body, follow]))
         (result,) = sent_results(up.requests[-1], "anthropic")
@@ -278,23 +276,14 @@ def test_messages_of_a_page_go_on_after_a_run() -> None:
         question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "run `ls`"}]}
         run = client.run(model_of("chat"), [question], tools=[run_command])
         data = b"".join([chunk async for chunk in run.to("uistream")])
-        body = json.loads(b"".join(_body_of("uistream", data)))
+        body = json.loads(body_of("uistream", data))
         follow = {"id": "u2", "role": "user", "parts": [{"type": "text", "text": "run `pwd`"}]}
         last = await client.run(model_of("chat"), [question, body, follow], tools=[run_command])
-        sent = reader("openai-chat")(up.requests[-2].json).messages
+        sent = read_request(up.requests[-2].json, "openai-chat").messages
         assert [one.role for one in sent] == ["user", "assistant", "tool", "assistant", "user"]
         assert last.output == "run_command gave:\n\nit printed pwd"
 
     staged(scene, play_agent("chat"))
-
-
-def _body_of(protocol: str, data: bytes) -> list[bytes]:
-    """The message that a page builds from the stream."""
-    parse = parser("sse")
-    frames = [*parse.feed([data]), *parse.finish()]
-    body = protocols.protocol(protocol).body
-    assert body is not None
-    return [body(frames)]
 
 
 # ── state of protocols that the strict upstream does not speak ────────────────────────────────────

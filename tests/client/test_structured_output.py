@@ -16,7 +16,6 @@ from penstock import request as rq
 from penstock._client.schema_check import find_violations
 from penstock._client.strict_schemas import NotStrict, tighten_schema
 from penstock._client.structured_output import OutputPlan, OutputType
-from penstock._messages.request_codecs import reader
 from penstock._providers.output_formats import OutputFormat, output_format
 from penstock.errors import InputError, InvalidOutput
 from penstock.providers import provider
@@ -260,7 +259,7 @@ def test_the_check_agrees_with_jsonschema(case: str) -> None:
 
 
 def sent_request(received: Any, name: str) -> rq.Request:
-    return reader(PROVIDERS[name][1])(received.json)
+    return read_request(received.json, PROVIDERS[name][1])
 
 
 @each("kind", TYPES)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock._protocols import reader
+from penstock.messages import read_request
 from penstock.request import Message, Result, Text
 from penstock.testing import Reply, Upstream, answer, play, scripted
 from tests.cli.command_runner import environment
@@ -32,7 +32,7 @@ each_version = pytest.mark.parametrize("ai", UI_VERSIONS)
 
 def reply(seen: ReceivedRequest) -> Reply:
     """An agent that calls the tool and tells its result; some words of the user's make it fail."""
-    request = reader("openai-chat")(seen.json)
+    request = read_request(seen.json, "openai-chat")
     said = " ".join(part.text for part in last_user(request.messages).parts if isinstance(part, Text))
     if "slow" in said:
         return SLOW

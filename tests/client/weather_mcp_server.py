@@ -5,6 +5,7 @@ Without a port it speaks over stdio; with one, over streamable HTTP on this mach
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -49,6 +50,9 @@ def note(path: str) -> str:
 
 
 if __name__ == "__main__":
+    if starts := os.environ.get("STARTS"):
+        with Path(starts).open("a", encoding="utf-8") as file:
+            file.write("started\n")
     if len(sys.argv) > 1:
         server.run("streamable-http", host="127.0.0.1", port=int(sys.argv[1]))
     else:

@@ -22,6 +22,7 @@ from tests.support.browser import SHOTS
 from tests.support.gateway import events
 from tests.support.inspector import Inspected, run_inspector
 from tests.support.inspector_calls import CLIENT
+from tests.support.openresponses import until
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -503,6 +504,7 @@ def test_a_model_is_asked_only_if_somebody_agrees_and_what_is_not_safe_is_pointe
     press(dialog, "Add")
     expect(said(dialog)).to_contain_text("repair it, or delete it and add the providers again")
     press(dialog, "Cancel")
+    until(lambda: "custom-providers.json" in ask(running, "providers").text)  # it is read within a second
     press(page, "Refresh")
     expect(page.get_by_role("alert")).to_contain_text("custom-providers.json")
     drop_refusals(problems)

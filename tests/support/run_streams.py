@@ -103,6 +103,18 @@ def decode_body(source: str, body: bytes, options: Mapping[str, Any] | None = No
     return [*guard.feed(decoder.body(body)), *guard.finish()]
 
 
+def is_lawful(events: Sequence[AnyEvent]) -> bool:
+    """Whether a strict guard lets all of them through as they are."""
+    return Guard(strict=True).feed(list(events)) == list(events)
+
+
+def body_of(protocol: str, data: bytes) -> bytes:
+    """The message that a client of a protocol builds from a stream."""
+    body = protocols.protocol(protocol).body
+    assert body is not None
+    return body(frames_of(data, "sse"))
+
+
 def turns(events: Iterable[AnyEvent]) -> list[list[AnyEvent]]:
     """The events of each turn."""
     found: list[list[AnyEvent]] = []

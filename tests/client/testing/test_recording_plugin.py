@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.testing import Reply, Upstream, scripted
-from tests.client.testing.plugin_runner import run_pytest
+from tests.client.testing.plugin_runner import run_inside
 from tests.client.testing.test_pytest_plugin import APP
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def upstream() -> Iterator[Upstream]:
 def run(folder: Path, up: Upstream | None, *words: str, tests: str = TESTS, **variables: str) -> tuple[int, str]:
     keys = {} if up is None else {"OPENAI_API_KEY": KEY, "ANTHROPIC_API_KEY": KEY}
     url = "http://127.0.0.1:9" if up is None else up.url
-    done = run_pytest(folder, *words, files={"app.py": APP, "test_app.py": tests}, UPSTREAM=url, **keys, **variables)
+    done = run_inside(folder, *words, files={"app.py": APP, "test_app.py": tests}, UPSTREAM=url, **keys, **variables)
     return done.code, done.text
 
 
@@ -144,16 +144,16 @@ def test_modes_of_marks_and_settings(upstream: Upstream, tmp_path: Path) -> None
     """
     ini = "[pytest]\naddopts = -p no:cacheprovider\npenstock_record = new\npenstock_recordings = tapes\n"
     files = {"test_app.py": tests, "pytest.ini": ini}
-    done = run_pytest(tmp_path, files=files, UPSTREAM=upstream.url, OPENAI_API_KEY=KEY)
+    done = run_inside(tmp_path, files=files, UPSTREAM=upstream.url, OPENAI_API_KEY=KEY)
     assert done.code == 0, done.text
-    done = run_pytest(tmp_path, "-k", "mark", files=files, UPSTREAM="http://127.0.0.1:9", T="1")
+    done = run_inside(tmp_path, "-k", "mark", files=files, UPSTREAM="http://127.0.0.1:9", T="1")
     assert done.code == 0, done.text
-    done = run_pytest(
+    done = run_inside(
         tmp_path, "-k", "mark", "--penstock-record=all", files=files, UPSTREAM=upstream.url, OPENAI_API_KEY=KEY, T="1"
     )
     assert done.code == 0, done.text
     upstream.assert_request_count(2)
-    done = run_pytest(tmp_path, "--penstock-record=sometimes", files=files)
+    done = run_inside(tmp_path, "--penstock-record=sometimes", files=files)
     assert done.code == 4
     assert "invalid choice" in done.text
 
@@ -208,7 +208,7 @@ def test_a_test_without_a_network(tmp_path: Path) -> None:
             assert "connect" not in vars(socket.socket)
             assert "guarded" not in socket.getaddrinfo.__qualname__
     """
-    done = run_pytest(tmp_path, files={"test_app.py": tests})
+    done = run_inside(tmp_path, files={"test_app.py": tests})
     assert done.code == 1
     assert "4 passed, 2 errors" in done.text, done.text
     assert "the test tried to reach 192.0.2.1:443" in done.text
@@ -266,7 +266,7 @@ def test_datagrams_and_lookups_are_refused(tmp_path: Path) -> None:
             with pytest.raises(OSError, match="a test must not " + message):
                 eval(use, globals(), dict(datagram=datagram))
     """
-    done = run_pytest(tmp_path, files={"test_app.py": tests})
+    done = run_inside(tmp_path, files={"test_app.py": tests})
     assert f"{len(REMOTE_USES)} passed, {len(REMOTE_USES)} errors" in done.text, done.text
 
 
@@ -295,13 +295,13 @@ def test_datagrams_and_lookups_on_this_machine_work(tmp_path: Path) -> None:
         assert socket.getaddrinfo("192.0.2.1", 80)  # no resolver is asked
         assert socket.gethostbyname("127.0.0.1") == "127.0.0.1"
     """
-    done = run_pytest(tmp_path, files={"test_app.py": tests})
+    done = run_inside(tmp_path, files={"test_app.py": tests})
     assert "1 passed" in done.text, done.text
     assert "error" not in done.text, done.text
 
 
 def test_help_and_markers(tmp_path: Path) -> None:
-    done = run_pytest(tmp_path, "--help", files={})
+    done = run_inside(tmp_path, "--help", files={})
     assert "--penstock-record={none,once,new,all}" in done.text
-    done = run_pytest(tmp_path, "--markers", files={})
+    done = run_inside(tmp_path, "--markers", files={})
     assert "@pytest.mark.penstock_recording(path, mode" in done.text

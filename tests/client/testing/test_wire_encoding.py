@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from penstock import _protocols as protocols
 from penstock import fold_all
 from penstock import request as rq
-from penstock._bridge import parser
-from penstock._replay import describe_scripts, iterate_wire_cases
-from penstock.testing import encode_events, iterate_splits, media_type, play, split_at, wire
+from penstock.testing import encode_events, iterate_splits, media_type, play, scripts, split_at, wire
 from tests.support.each_case import each
-from tests.support.run_streams import decode
+from tests.support.run_streams import batches, decode, decode_body, run
 
 # What a protocol has no word for, by what its decoder then finds.
 SPOKEN = ("openai-chat", "anthropic", "responses", "gemini", "bedrock", "cohere", "ollama", "completions")
@@ -36,10 +33,8 @@ def _said(turn: rq.Turn) -> list[object]:
 @pytest.mark.usefixtures("strict")
 @each("protocol", SPOKEN)
 def test_every_script_in_every_protocol(protocol: str) -> None:
-    for name, data, events in iterate_wire_cases(protocol):
-        parse, decoder = parser("auto"), protocols.decoder(protocol)
-        got = decoder.feed([*parse.feed([data]), *parse.finish()]) + decoder.finish()
-        turn, played = fold_all(got)[0], fold_all(events)[0]
+    for name in scripts():
+        turn, played = fold_all(decode(protocol, wire(name, protocol)))[0], fold_all(play(name))[0]
         assert (turn.fault is None) == (played.fault is None), name
         if name not in UNSAID.get(protocol, ()):
             assert _said(turn) == _said(played), name
@@ -49,8 +44,8 @@ def test_every_script_in_every_protocol(protocol: str) -> None:
 @pytest.mark.usefixtures("strict")
 @each("protocol", SPOKEN)
 def test_every_script_as_one_body(protocol: str) -> None:
-    for name in describe_scripts():
-        turn = fold_all(protocols.decoder(protocol).body(wire(name, protocol, stream=False)))[0]
+    for name in scripts():
+        turn = fold_all(decode_body(protocol, wire(name, protocol, stream=False)))[0]
         played = fold_all(play(name))[0]
         assert (turn.fault is None) == (played.fault is None), name
         if name not in UNSAID.get(protocol, ()) and played.fault is None and name != "length":
@@ -63,9 +58,7 @@ def test_however_it_is_cut(protocol: str) -> None:
     whole = None
     for pieces in iterate_splits(data, 5):
         assert b"".join(pieces) == data
-        parse, decoder = parser("auto"), protocols.decoder(protocol)
-        got = [event for piece in pieces for event in decoder.feed(parse.feed([piece]))]
-        got += decoder.feed(parse.finish()) + decoder.finish()
+        got = run(protocol, batches(pieces)).events
         whole = whole or got
         assert fold_all(got) == fold_all(whole)
 
