@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock._cli.chat_commands import COMMANDS, complete_line
-from penstock._cli.chat_input import HISTORY_FILE, MAX_ENTRIES, MAX_ENTRY, ChatHistory
 from penstock.testing import Reply, Upstream, play, scripted
 from tests.cli.command_runner import environment, inside
 from tests.cli.terminal_session import CTRL_C, CTRL_D, LEFT, TAB, UP, Terminal
@@ -64,6 +62,7 @@ def interrupt(terminal: Terminal, typed: str) -> None:
 
 
 def test_editing_and_history(up: Upstream, tmp_path: Path) -> None:
+    """The history is there in the next chat. It is bounded, and has no secrets."""
     with chat(tmp_path) as terminal:
         terminal.wait_for("> ")
         ask(terminal, b"high waer" + LEFT * 2 + b"t")
@@ -72,45 +71,30 @@ def test_editing_and_history(up: Upstream, tmp_path: Path) -> None:
         assert terminal.wait() == 0
         assert b"^[[" not in terminal.screen
     assert questions(up) == ["high water", "high water"]
-    file = tmp_path / "data" / HISTORY_FILE
+    file = tmp_path / "data" / "chat-history.jsonl"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    with chat(tmp_path) as terminal:  # it is there in the next chat
+    assert kept(file) == ["high water"] * 2
+    lines = [json.dumps(f"entry {number}") for number in range(1_020)]
+    file.write_text("\n".join(["no JSON", *lines, '"high water"']) + "\n")
+    with chat(tmp_path) as terminal:
         terminal.wait_for("> ")
         ask(terminal, UP + b" today")
+        ask(terminal, "my key is sk-planted0123456789")
+        ask(terminal, " a space before it")
         terminal.type(CTRL_D)
         assert terminal.wait() == 0
-    assert questions(up)[-1] == "high water today"
-    assert [json.loads(line) for line in file.read_text().splitlines()] == ["high water"] * 2 + ["high water today"]
+    assert questions(up)[2] == "high water today"
+    found = kept(file)
+    assert (len(found), found[0]) == (1_000, "entry 23")
+    assert found[-3:] == ["high water", "high water today", "my key is [secret]"]
 
 
-@pytest.mark.parametrize("way", ["option", "variable"])
-def test_the_history_can_be_switched_off(up: Upstream, tmp_path: Path, way: str) -> None:
-    words, env = (["--no-history"], {}) if way == "option" else ([], {"PENSTOCK_CHAT_HISTORY": "off"})
-    with chat(tmp_path, *words, **env) as terminal:
-        terminal.wait_for("> ")
-        ask(terminal, "one")
-        ask(terminal, UP)  # of this chat, the keys still work
-        terminal.type(CTRL_D)
-        assert terminal.wait() == 0
-    assert questions(up) == ["one", "one"]
-    assert not (tmp_path / "data" / HISTORY_FILE).exists()
+def kept(file: Path) -> list[str]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def test_the_history_is_bounded_and_keeps_no_secrets(tmp_path: Path) -> None:
-    history = ChatHistory(tmp_path / "history")
-    lines = [json.dumps(f"entry {number}") for number in range(MAX_ENTRIES + 20)]
-    history.path.write_text("\n".join(["no JSON", *lines]) + "\n")
-    history.add("my key is sk-planted0123456789")
-    history.add(" a space before it")
-    history.add("x" * (MAX_ENTRY + 1))
-    found = history.read()
-    assert (len(found), found[0], found[-1]) == (MAX_ENTRIES, "entry 21", "my key is [secret]")
-    assert "planted" not in history.path.read_text()
-    assert ChatHistory.of({"PENSTOCK_CHAT_HISTORY": "off"}) is None
-
-
-def test_several_lines(up: Upstream, tmp_path: Path) -> None:
-    with chat(tmp_path) as terminal:
+def test_several_lines_without_a_history_file(up: Upstream, tmp_path: Path) -> None:
+    with chat(tmp_path, "--no-history") as terminal:
         terminal.wait_for("> ")
         terminal.type("one \\\r")
         terminal.wait_for(". ")
@@ -125,36 +109,32 @@ def test_several_lines(up: Upstream, tmp_path: Path) -> None:
         terminal.type(CTRL_D)
         assert terminal.wait() == 0
     assert questions(up) == ["one \ntwo", "first\nsecond", "pasted\ntext", "pasted\ntext"]
+    assert not (tmp_path / "data" / "chat-history.jsonl").exists()
 
 
 def test_ctrl_c_stops_the_answer_and_not_the_chat(up: Upstream, tmp_path: Path) -> None:
-    up.script(Reply.of("openai-chat", play("text")).stall(after=HALF), answer())
-    with chat(tmp_path) as terminal:
+    """A second one at the prompt leaves."""
+    stalls = Reply.of("openai-chat", play("text")).stall(after=HALF)
+    up.script(stalls, answer(), stalls)
+    with chat(tmp_path, PENSTOCK_CHAT_HISTORY="off") as terminal:
         terminal.wait_for("> ")
-        terminal.type("long\r")
-        terminal.wait_for("A penstock")  # the answer has begun
-        terminal.type(CTRL_C)
-        terminal.wait_for("stopped; Ctrl-C again, or Ctrl-D, leaves")
-        terminal.wait_for("> ")
+        stop_answer(terminal)
         ask(terminal, "short")
-        terminal.type(CTRL_D)
-        assert terminal.wait() == 0
-    sent = up.requests[-1].json["messages"]
-    assert [message["role"] for message in sent] == ["user", "assistant", "user"]  # what was said stays
-    assert sent[1]["content"].startswith("A penstock")
-
-
-def test_a_second_ctrl_c_leaves(up: Upstream, tmp_path: Path) -> None:
-    up.script(Reply.of("openai-chat", play("text")).stall(after=HALF))
-    with chat(tmp_path) as terminal:
-        terminal.wait_for("> ")
-        terminal.type("long\r")
-        terminal.wait_for("A penstock")
-        terminal.type(CTRL_C)
-        terminal.wait_for("stopped")
-        terminal.wait_for("> ")
+        stop_answer(terminal)
         interrupt(terminal, "x")
         assert terminal.wait() == 130
+    sent = up.requests[1].json["messages"]
+    assert [message["role"] for message in sent] == ["user", "assistant", "user"]  # what was said stays
+    assert sent[1]["content"].startswith("A penstock")
+    assert not (tmp_path / "data" / "chat-history.jsonl").exists()
+
+
+def stop_answer(terminal: Terminal) -> None:
+    terminal.type("long\r")
+    terminal.wait_for("A penstock")  # the answer has begun
+    terminal.type(CTRL_C)
+    terminal.wait_for("stopped; Ctrl-C again, or Ctrl-D, leaves")
+    terminal.wait_for("> ")
 
 
 def test_ctrl_c_at_the_prompt_asks_for_another(up: Upstream, tmp_path: Path) -> None:
@@ -176,8 +156,8 @@ def test_commands(up: Upstream, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("tides")
     with chat(tmp_path, "--system", "Be brief.") as terminal:
         terminal.wait_for("> ")
-        terminal.type("/help\r")
-        for name in COMMANDS:
+        terminal.type(b"hello" + TAB + b"/model a" + TAB + b"\x15/help\r")  # nothing to complete
+        for name in ("/help", "/model", "/system", "/file", "/tools", "/clear", "/save", "/quit"):
             terminal.wait_for(name)
         terminal.type("/modle x\r")
         terminal.wait_for("there is no command /modle; did you mean /model?")
@@ -216,11 +196,6 @@ def test_commands(up: Upstream, tmp_path: Path) -> None:
     assert [message["role"] for message in saved] == ["system", "user", "assistant", "user", "assistant"]
 
 
-@each("line", ["", "hello", "/x", "/model a"])
-def test_nothing_to_complete(line: str) -> None:
-    assert list(complete_line(line)) == []
-
-
 FILES = {"chart.png": PNG, "plan.pdf": PDF, "notes.md": "Höhe\n".encode(), "bm.txt": b"BMs are not pictures"}
 
 
@@ -239,7 +214,7 @@ def test_files_go_with_the_question(up: Upstream, tmp_path: Path) -> None:
     assert text == {"type": "text", "text": "What is this?"}
 
 
-@pytest.mark.parametrize(("data", "complaint"), [(b"", "is empty"), (b"\xff\x00\x01", "expected an image, a PDF")])
+@each("data, complaint", [(b"", "is empty"), (b"\xff\x00\x01", "expected an image, a PDF")])
 def test_a_file_that_no_model_reads(tmp_path: Path, data: bytes, complaint: str) -> None:
     path = tmp_path / "given"
     path.write_bytes(data)

@@ -105,42 +105,30 @@ def test_json_has_the_events_of_all_steps() -> None:
     assert done.stderr == b""
 
 
-@pytest.mark.parametrize(("keys", "ran"), [("y\r", True), ("n\r", False), ("\r", False)])
-def test_the_user_is_asked(up: Upstream, tmp_path: Path, keys: str, ran: bool) -> None:
-    with terminal(tmp_path, "How high?") as screen:
-        screen.wait_for('tool tide({"port":"Brest"})')
-        screen.wait_for("Run it? [y]es, [n]o, [a]lways this tool: ")
-        assert not (tmp_path / "called").exists()
-        screen.type(keys)
-        screen.wait_for("A penstock")
-        assert screen.wait() == 0
-    assert (tmp_path / "called").exists() is ran
-    (result,) = results(up)
-    assert result.endswith("Brest at 12: 7 m" if ran else "The user denied this call.")
-
-
-def test_always_asks_once(up: Upstream, tmp_path: Path) -> None:
-    up.script(
-        calls(("c1", "tide", '{"port":"Brest"}'), ("c2", "tide", '{"port":"Dover"}')),
-        calls(("c3", "tide", '{"port":"Hull"}')),
-        answer(),
-    )
-    with terminal(tmp_path, "How high?") as screen:
-        screen.wait_for("lways this tool: ")
-        screen.type("a\r")
-        screen.wait_for("3 steps: ")
-        assert screen.wait() == 0
-        assert screen.screen.count(b"Run it?") == 1
-    assert sorted((tmp_path / "called").read_text().split(",")) == ["", "Brest", "Dover", "Hull"]
-
-
-def test_ctrl_c_at_the_question_stays_in_the_chat(up: Upstream, tmp_path: Path) -> None:
+def test_the_user_is_asked(up: Upstream, tmp_path: Path) -> None:
+    """Before each call; Ctrl-C at the question stays in the chat; after "always" there is no further one."""
+    called = tmp_path / "called"
     with terminal(tmp_path) as screen:
         screen.wait_for("> ")
         screen.type("/tools\r")
         screen.wait_for("tide: Says how high the water is.")
         screen.wait_for("> ")
-        screen.type("How high?\r")
+        for keys, ran in (("n\r", False), ("\r", False), ("y\r", True)):
+            up.script(calls(("c1", "tide", '{"port":"Brest"}')), answer())
+            screen.type("How high?\r")
+            screen.wait_for('tool tide({"port":"Brest"})')
+            screen.wait_for("Run it? [y]es, [n]o, [a]lways this tool: ")
+            assert not called.exists()
+            screen.type(keys)
+            screen.wait_for("A penstock")
+            screen.wait_for("2 steps: ")
+            screen.wait_for("> ")
+            assert results(up)[-1].endswith("Brest at 12: 7 m" if ran else "The user denied this call.")
+        assert called.read_text() == "Brest,"
+        called.unlink()
+
+        up.script(calls(("c1", "tide", '{"port":"Brest"}')))
+        screen.type("How low?\r")
         screen.wait_for("lways this tool: ")
         screen.interrupt()
         screen.wait_for("stopped; Ctrl-C again, or Ctrl-D, leaves")
@@ -149,10 +137,22 @@ def test_ctrl_c_at_the_question_stays_in_the_chat(up: Upstream, tmp_path: Path) 
         screen.type("Never mind.\r")
         screen.wait_for("A penstock")
         screen.wait_for("> ")
+        assert "How low?" not in str(up.requests[-1].json["messages"])
+        assert not called.exists()
+
+        up.script(
+            calls(("c1", "tide", '{"port":"Brest"}'), ("c2", "tide", '{"port":"Dover"}')),
+            calls(("c3", "tide", '{"port":"Hull"}')),
+            answer(),
+        )
+        screen.type("And now?\r")
+        screen.wait_for("lways this tool: ")
+        screen.type("a\r")
+        assert "Run it?" not in screen.wait_for("3 steps: ")
+        screen.wait_for("> ")
         screen.type(CTRL_D)
         assert screen.wait() == 0
-    assert not (tmp_path / "called").exists()
-    assert [message["role"] for message in up.requests[-1].json["messages"]] == ["user"]
+    assert sorted(called.read_text().split(",")) == ["", "Brest", "Dover", "Hull"]
 
 
 def test_a_tool_that_fails_is_told_to_the_model(up: Upstream) -> None:

@@ -31,7 +31,7 @@ def test_version() -> None:
 
 
 def test_help_names_every_command_and_shows_examples() -> None:
-    done = penstock("--help")
+    done = inside("--help")
     text = done.stdout.decode()
     assert done.returncode == 0
     assert all(name in text for name in COMMANDS)
@@ -40,13 +40,13 @@ def test_help_names_every_command_and_shows_examples() -> None:
 
 @each("command", COMMANDS)
 def test_help_of_a_command_shows_examples(command: str) -> None:
-    done = penstock(command, "--help")
+    done = inside(command, "--help")
     assert done.returncode == 0, done.stderr
     assert f"penstock {command} " in done.stdout.decode().partition("examples:")[2]
 
 
 def test_no_command_is_help_and_an_error() -> None:
-    done = penstock()
+    done = inside()
     assert done.returncode == 2
     assert b"examples:" in done.stderr
     assert not done.stdout
@@ -68,8 +68,8 @@ def complaint_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable
     return run
 
 
-@pytest.mark.parametrize(
-    ("words", "complaint"),
+@each(
+    "words, complaint",
     [
         (["nothing"], "there is no command 'nothing' (see penstock --help)"),
         (["translate"], "required: --to"),
@@ -81,9 +81,9 @@ def test_a_wrong_command_line_is_one_line(words: list[str], complaint: str, comp
     assert complaint in complaint_of(words)
 
 
-@pytest.mark.parametrize("command", READING)
-@pytest.mark.parametrize(
-    ("words", "given", "complaint"),
+@each("command", READING)
+@each(
+    "words, given, complaint",
     [
         (["/no/such/file.sse"], b"", "/no/such/file.sse: No such file or directory"),
         (["/"], b"", "/: Is a directory"),
@@ -116,7 +116,7 @@ def test_bad_input_is_one_line(command: str, words: list[str], given: bytes, com
 
 
 def test_bad_input_on_standard_input_is_one_line_too() -> None:
-    done = penstock("translate", "--to", "openai-chat", "-", given=b"")
+    done = inside("translate", "--to", "openai-chat", "-", given=b"")
     assert (done.returncode, done.stdout, done.stderr) == (2, b"", b"penstock: the input is empty\n")
 
 
@@ -141,11 +141,11 @@ def test_a_missing_extra_is_one_line(
     assert "pip install 'penstock[aws]'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", READING)
+@each("command", READING)
 def test_no_bytes_make_a_traceback(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     dice = Random(4)
     path = tmp_path / "damaged"
-    for turn in range(80):
+    for turn in range(60):
         data = bytearray(dice.choice([ANTHROPIC, CHAT_LONG, *STREAMS]))
         for _ in range(dice.randrange(1, 9)):
             data[dice.randrange(len(data))] = dice.randrange(256)
@@ -158,10 +158,10 @@ def test_no_bytes_make_a_traceback(command: str, tmp_path: Path, capsys: pytest.
 # ── pipes and signals ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("command", READING)
+@each("command", READING)
 def test_a_reader_that_leaves_is_no_error(command: str, tmp_path: Path) -> None:
     path = tmp_path / "answer.sse"
-    path.write_bytes(CHAT_LONG * 300)
+    path.write_bytes(CHAT_LONG * 60)
     words = [
         sys.executable,
         "-m",

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from penstock.providers import providers
 from penstock.testing import Reply, play, scripted
 from tests.cli.command_runner import COMMANDS, inside
@@ -14,6 +12,8 @@ from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 BARE: dict[str, Any] = dict.fromkeys((name for row in providers().values() for name in row.env), "")
 READING = ("chat", "doctor", "keys", "models", "providers", "serve", "setup", "teams", "tokens", "usage")
@@ -37,7 +37,7 @@ def test_the_option_has_one_text() -> None:
     assert {name for name, text in shown.items() if f"--config FILE {about}" in text} == set(READING)
 
 
-@pytest.mark.parametrize("way", ["option", "variable", "folder"])
+@each("way", ["option", "variable", "folder"])
 def test_every_command_reads_the_file(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with scripted(Reply.body({"data": [{"id": "tide"}]})) as up:
         monkeypatch.chdir(tmp_path)

@@ -12,6 +12,7 @@ import pytest
 from penstock.providers import providers
 from tests.cli.command_runner import environment, inside
 from tests.cli.terminal_session import Terminal
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,8 +91,8 @@ def test_a_model_that_cannot_be_asked_is_told(here: Path) -> None:
     assert b"did you mean openai/gpt-5?" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "complaint"),
+@each(
+    "words, complaint",
     [
         (["--model", "=x"], "expected MODEL or ALIAS=MODEL"),
         (["--model", "x="], "expected MODEL or ALIAS=MODEL"),

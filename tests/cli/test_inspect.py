@@ -13,6 +13,7 @@ from penstock.testing import RecordingHeader, write_recording
 from tests.cli.command_runner import inside, main, penstock
 from tests.cli.sample_streams import ANTHROPIC, CHAT_CALLS, CHAT_LONG, chunk, sse
 from tests.support import corpus
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,7 +97,7 @@ def test_several_turns_are_numbered(show: Any) -> None:
     assert "\nturn 2 " in text
 
 
-@pytest.mark.parametrize("width", [10, 40, 80, 200])
+@each("width", [10, 40, 80, 200])
 def test_no_line_is_wider_than_the_terminal(show: Any, width: int) -> None:
     wide = sse(chunk({"content": "潮汐表 " * 40}), chunk({"content": "e\u0301te\u0301 🌊 \x1b[31m"}), chunk({}, "stop"))
     from rich.cells import cell_len as columns
@@ -175,7 +176,7 @@ def test_json_keeps_what_is_no_json_as_text(show: Any) -> None:
 
 def test_recorded_streams_can_be_shown(show: Any) -> None:
     corpus.corpus_or_skip()
-    for entry in corpus.streams()[::9]:
+    for entry in corpus.streams()[::27]:
         text = show(entry.body, "--to", "openai-chat")
         assert re.search(r"\n(finish|fault) ", text), entry.name
 
@@ -206,7 +207,7 @@ def test_a_recording_shows_the_tokens_of_its_request(tmp_path: Path, capsys: pyt
     assert rows[-1]["kind"] == "summary"
 
 
-@pytest.mark.parametrize("request_body", [None, "no JSON"])
+@each("request_body", [None, "no JSON"])
 def test_a_recording_without_a_readable_request_is_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], request_body: Any
 ) -> None:

@@ -139,7 +139,9 @@ def test_all_rows_of_a_long_stream_come_in_several_tables(tmp_path: Path) -> Non
     data = stream("rows that differ", FEW)
     path.write_bytes(data)
     everything = inside("inspect", "--all", str(path)).stdout.decode()
-    assert [number for number in range(FEW) if f" {number}," not in everything and f'"{number},' not in everything] == []
+    assert [
+        number for number in range(FEW) if f" {number}," not in everything and f'"{number},' not in everything
+    ] == []
     assert everything.count("openai-chat frames") == 3
     assert "not shown" not in everything
     piped = inside("inspect", "--all", "-", given=data).stdout.decode()  # a pipe can be read once only

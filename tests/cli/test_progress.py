@@ -10,6 +10,7 @@ import pytest
 from tests.cli.command_runner import environment, penstock
 from tests.cli.sample_streams import chunk, sse
 from tests.cli.terminal_session import Terminal
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +31,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("command", ["translate", "inspect"])
+@each("command", ["translate", "inspect"])
 def test_a_terminal_without_rich_gets_lines(command: str, large: Path, tmp_path: Path) -> None:
     more = ["--to", "events", "-o", str(tmp_path / "out")] if command == "translate" else []
     with Terminal(

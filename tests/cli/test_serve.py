@@ -8,14 +8,14 @@ import tomllib
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.cli.command_runner import inside, welcome
 from tests.support.each_case import each
 from tests.support.gateway import hash_key
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 CLIENTS = ("OpenAI SDKs", "Anthropic SDKs", "Claude Code", "Codex", "Continue", "AI SDK", "useChat", "VS Code")
 ALL = "0.0.0.0"  # noqa: S104
@@ -117,7 +117,14 @@ PROGRAMS = {  # that are started with what they need; others have files, which `
     "Claude Code": "claude", "Codex": "codex", "Qwen Code": "qwen", "Copilot CLI": "copilot", "Goose": "goose",
     "aider": "aider",
 }  # fmt: skip
-WRITTEN = {"opencode": "opencode", "Gemini CLI": "gemini", "Cline": "cline", "Continue": "continue", "llm": "llm", "pi": "pi"}
+WRITTEN = {
+    "opencode": "opencode",
+    "Gemini CLI": "gemini",
+    "Cline": "cline",
+    "Continue": "continue",
+    "llm": "llm",
+    "pi": "pi",
+}
 
 
 def test_every_agent_has_a_hint_that_a_shell_can_read(tmp_path: Path) -> None:

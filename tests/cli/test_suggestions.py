@@ -8,6 +8,7 @@ import pytest
 
 from penstock.providers import providers
 from tests.cli.command_runner import inside
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +58,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return env
 
 
-@pytest.mark.parametrize("case", CASES)
+@each("case", CASES)
 def test_the_closest_name_is_suggested(case: str, here: dict[str, Any]) -> None:
     words, suggestion = CASES[case]
     done = inside(*words.split(), given=b'data: {"type":"message_start","message":{}}\n\n', **here)
@@ -67,7 +68,7 @@ def test_the_closest_name_is_suggested(case: str, here: dict[str, Any]) -> None:
     assert len(line) < LONGEST
 
 
-@pytest.mark.parametrize("words", ["xyzzy", "translate --xyzzy", "models xyzzy", "keys xyzzy"])
+@each("words", ["xyzzy", "translate --xyzzy", "models xyzzy", "keys xyzzy"])
 def test_nothing_is_suggested_for_what_is_like_nothing(words: str, here: dict[str, Any]) -> None:
     done = inside(*words.split(), **here)
     assert done.returncode == 2

@@ -122,7 +122,7 @@ def counted(*words: str, data: Path, given: Any = CHAT) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("key", ["/gpt-4o", "openai/gpt-4o"])
+@each("key", ["/gpt-4o", "openai/gpt-4o"])
 def test_learned_factors_are_used_by_default(tmp_path: Path, key: str) -> None:
     """The library learns under the names that its caller gives, the gateway under those of the target."""
     with closing(TokenStore(tmp_path / "tokens.sqlite")) as store:

@@ -139,4 +139,6 @@ def test_without_rich_the_same_cells_are_plain_lines(journal: str, monkeypatch: 
     rich = usage(journal, "--no-color")
     monkeypatch.setitem(sys.modules, "rich.console", None)
     without_bars = re.sub(r"[▏▎▍▌▋▊▉█]", " ", rich)
-    assert [line.split() for line in usage(journal).splitlines()] == [line.split() for line in without_bars.splitlines()]
+    assert [line.split() for line in usage(journal).splitlines()] == [
+        line.split() for line in without_bars.splitlines()
+    ]

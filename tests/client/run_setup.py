@@ -18,8 +18,6 @@ from penstock.testing import Reply, Upstream, answer
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
-    import pytest
-
     from penstock.client import Run
     from penstock.testing import ReceivedRequest
 
@@ -91,11 +89,6 @@ def staged(scene: Callable[[Upstream, Client], Awaitable[None]], *replies: Any, 
 async def finish(run: Run[Any]) -> None:
     """Awaits a run whose result does not matter."""
     _ = await run
-
-
-def connect_within(patch: pytest.MonkeyPatch, seconds: float) -> None:
-    """How long an MCP server may take until it answers."""
-    patch.setattr("penstock._client.mcp_servers._CONNECT_SECONDS", seconds)
 
 
 def text(*words: str) -> list[rq.AnyPart]:

@@ -276,7 +276,7 @@ class OddCache(BrokenCache):
         return b'{"provider":"openai","turn":5}'
 
 
-@pytest.mark.parametrize("cache", [BrokenCache(), OddCache()])
+@each("cache", [BrokenCache(), OddCache()])
 def test_a_broken_cache_breaks_no_call(cache: Any, caplog: pytest.LogCaptureFixture) -> None:
     async def scene(up: Upstream, client: Client) -> None:
         for _number in range(2):

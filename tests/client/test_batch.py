@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import events as ev
-from penstock._client import batch as batch_module
-from penstock._client.batch import RateGate
-from penstock._client.batch_progress import LineProgress, RichProgress, open_progress
 from penstock.client import Answer, Batch, BatchItem, BatchProgress, Client, MemoryCache, SyncClient
 from penstock.errors import BudgetExceeded, InputError, InvalidRequest, RateLimited
 from penstock.request import Message, Request, Text
 from penstock.testing import Reply, Upstream, scripted
 from tests.client.observed_client import MODEL, TURN, run
+from tests.support.client_parts import LineProgress, RateGate, RichProgress, open_progress, set_bound
 from tests.support.each_case import each
 from tests.wire.engines.router_setup import quick, router
 
@@ -225,7 +223,7 @@ def test_a_wait_that_is_too_long_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
         [result] = await client.map(["a"], model=MODEL, return_errors=True)
         assert isinstance(result, RateLimited)
         assert result.retry_after == 100_000
-        monkeypatch.setattr(batch_module, "MAX_ATTEMPTS", 3)
+        set_bound(monkeypatch, "attempts of a batch", 3)
         before = len(up.requests)
         up.script(Reply.rate_limit("openai-chat", retry_after=0))
         with pytest.raises(RateLimited):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from penstock.providers import providers
 from penstock.testing import Reply, play, scripted
 from tests.cli.command_runner import inside as penstock
@@ -96,7 +94,7 @@ SAVED: dict[str, bytes] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("form", SAVED)
+@each("form", SAVED)
 def test_a_saved_error_is_explained(form: str, tmp_path: Path) -> None:
     file = tmp_path / "failed"
     file.write_bytes(SAVED[form])

@@ -10,6 +10,7 @@ import pytest
 from penstock.errors import InputError
 from penstock.testing import Upstream
 from tests.support.check_config import check_config
+from tests.support.each_case import each
 from tests.support.routed_client import GOOD, asking, quick, routed, run
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def test_what_can_work_is_no_problem(tmp_path: Path) -> None:
     assert {case: lines for case, lines in told.items() if lines} == {}
 
 
-@pytest.mark.parametrize("where", ["environment", "provider", "file"])
+@each("where", ["environment", "provider", "file"])
 def test_a_wrong_flag_warns_once_and_is_native(where: str, caplog: pytest.LogCaptureFixture) -> None:
     value = f"wrong-{where}"
     config: dict[str, Any] = {"engine": value} if where == "file" else {}

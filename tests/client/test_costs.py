@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock._client.costs import PriceList, read_priced_tokens, read_prices, sum_costs, usage_cost
-from penstock._providers.registry import PriceTier
 from penstock.client import Cost
 from penstock.errors import InputError
 from penstock.events import Usage
 from penstock.gateway import Config
 from penstock.providers import Prices
+from tests.support.client_parts import PriceList, PriceTier, read_priced_tokens, read_prices, sum_costs, usage_cost
 from tests.support.each_case import each
 
 if TYPE_CHECKING:

@@ -13,15 +13,22 @@ from rich.console import Console
 from penstock import events as ev
 from penstock import fold_all
 from penstock import request as rq
-from penstock._client import timeline as bounds
-from penstock._client.display import build_answer_timeline, render_line
-from penstock._client.display_html import render_html
-from penstock._client.display_terminal import render_rich
-from penstock._client.timeline import Timeline, format_cost, format_seconds, format_usage
-from penstock._printable_text import reveal_controls
 from penstock.testing import play, scripts
 from tests.page.axe import serious
 from tests.support.browser import SHOTS, chromium
+from tests.support.client_parts import (
+    PICTURE_CHARACTERS,
+    TEXT_CHARACTERS,
+    Timeline,
+    build_answer_timeline,
+    format_cost,
+    format_seconds,
+    format_usage,
+    render_html,
+    render_line,
+    render_rich,
+    reveal_controls,
+)
 from tests.support.each_case import each
 
 if TYPE_CHECKING:
@@ -285,7 +292,7 @@ def test_huge_content_is_cut(name: str) -> None:
     timeline = HUGE[name]()
     html = render_html(timeline)
     checked(html)
-    assert len(html) < (bounds.PICTURE_CHARACTERS if name == "pictures" else 1_200_000)
+    assert len(html) < (PICTURE_CHARACTERS if name == "pictures" else 1_200_000)
     assert len(terminal_text(timeline)) < 250_000
     assert len(render_line(timeline)) < 600
     if name in ("text", "one word"):
@@ -302,8 +309,8 @@ def test_a_text_that_grows_is_cut_while_it_grows() -> None:
     for _ in range(10_000):
         timeline.feed([ev.TextDelta(0, "x" * 100)])
     (row,) = timeline.steps[0].rows
-    assert len(row.body.text) == bounds.TEXT_CHARACTERS
-    assert row.body.omitted == 10_000 * 100 - bounds.TEXT_CHARACTERS
+    assert len(row.body.text) == TEXT_CHARACTERS
+    assert row.body.omitted == 10_000 * 100 - TEXT_CHARACTERS
 
 
 # ── what is shown ─────────────────────────────────────────────────────────────────────────────────

@@ -9,11 +9,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import providers
-from penstock._client.embedding_batches import MAX_PARALLEL_BATCHES, BatchLimit, find_batch_limit, split_texts
-from penstock._client.embedding_formats import EMBEDDINGS, RANKINGS, read_usage, read_vectors
 from penstock.client import SyncClient
 from penstock.errors import InputError, InvalidRequest
 from penstock.testing import Reply, scripted
+from tests.support.client_parts import (
+    EMBEDDINGS,
+    RANKINGS,
+    BatchLimit,
+    find_batch_limit,
+    read_usage,
+    read_vectors,
+    split_texts,
+)
 from tests.support.each_case import each
 
 if TYPE_CHECKING:
@@ -45,6 +52,7 @@ def test_texts_are_sent_in_batches_and_joined_in_order(count: int, size: int | N
     assert len([one for one in found.record.decisions if one.what == "open"]) == len(sent)
 
 
+MAX_PARALLEL_BATCHES = 4
 WORDS = (
     "the height of the water in the harbour " * 100
 )  # 801 tokens: each word is one in cl100k_base, and the last space

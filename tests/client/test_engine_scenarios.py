@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import events as ev
-from penstock._engines.config import engine_variable
 from penstock.client import Client
 from penstock.errors import AuthError, NetworkError
 from penstock.testing import Reply, Upstream, play
+from tests.support.each_case import each
 from tests.wire.engines.certificates import certified
 from tests.wire.engines.proxy_server import Proxy
 from tests.wire.engines.router_setup import VENDORS, router, run
@@ -44,14 +44,14 @@ SECOND: list[dict[str, Any]] = [
 def scenes() -> Iterator[Any]:
     for provider in VENDORS:
         for flag in ("", "native", "sdk"):
-            yield pytest.param(provider, flag, id=f"{provider}-{flag or 'unset'}")
+            yield provider, flag
 
 
-each = pytest.mark.parametrize(("provider", "flag"), list(scenes()))
+each_engine = each("provider, flag", scenes())
 
 
 def client(up: Upstream, provider: str, flag: str, **more: Any) -> Client:
-    env = {engine_variable(provider): flag} if flag else {}
+    env = {f"PENSTOCK_ENGINE_{provider.upper()}": flag} if flag else {}
     return Client(router=router(up, env=env, **more.pop("config", {})), **more)
 
 
@@ -63,7 +63,7 @@ def engine(flag: str) -> str:
     return flag or "native"
 
 
-@each
+@each_engine
 def test_basic_chat(provider: str, flag: str) -> None:
     async def scene() -> None:
         async with Upstream(Reply.of(VENDORS[provider][0], play("text"))) as up, client(up, provider, flag) as asked:
@@ -81,7 +81,7 @@ def test_basic_chat(provider: str, flag: str) -> None:
     run(scene)
 
 
-@each
+@each_engine
 def test_tool_calls(provider: str, flag: str) -> None:
     async def scene() -> None:
         async with Upstream(Reply.of(VENDORS[provider][0], play("tools"))) as up, client(up, provider, flag) as asked:
@@ -95,7 +95,7 @@ def test_tool_calls(provider: str, flag: str) -> None:
     run(scene)
 
 
-@each
+@each_engine
 def test_multi_turn_tools(provider: str, flag: str) -> None:
     """Results in the history: no engine needs to hand them to the other."""
 
@@ -110,7 +110,7 @@ def test_multi_turn_tools(provider: str, flag: str) -> None:
     run(scene)
 
 
-@each
+@each_engine
 def test_custom_options(provider: str, flag: str, certified: Papers) -> None:
     async def scene() -> None:
         protocol = VENDORS[provider][0]
@@ -124,7 +124,7 @@ def test_custom_options(provider: str, flag: str, certified: Papers) -> None:
     run(scene)
 
 
-@each
+@each_engine
 def test_error_handling(provider: str, flag: str) -> None:
     async def scene() -> None:
         no = Reply.error(VENDORS[provider][0], 401, "no such key", headers={"x-request-id": "req_5"})
@@ -141,8 +141,8 @@ def test_error_handling(provider: str, flag: str) -> None:
     run(scene)
 
 
-@pytest.mark.parametrize("flag", ["", "native", "sdk"])
-@pytest.mark.parametrize("model", ["o3-pro", "gpt-5.1-codex"])
+@each("flag", ["", "native", "sdk"])
+@each("model", ["o3-pro", "gpt-5.1-codex"])
 def test_responses_endpoint(model: str, flag: str) -> None:
     async def scene() -> None:
         async with Upstream(Reply.of("responses", play("tools"))) as up, client(up, "openai", flag) as asked:

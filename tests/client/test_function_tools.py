@@ -22,11 +22,9 @@ import pytest
 
 from penstock import FunctionTool
 from penstock import request as rq
-from penstock._client.docstrings import read_docstring
-from penstock._client.function_tools import write_result
-from penstock._client.value_types import InvalidValue
 from penstock.client import PendingToolCall, tool
 from penstock.errors import InputError, ToolError
+from tests.support.client_parts import InvalidValue, read_docstring, write_result
 from tests.support.each_case import each
 
 if TYPE_CHECKING:

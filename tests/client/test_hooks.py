@@ -19,7 +19,6 @@ from tests.support.each_case import each
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock._engines.engine_interface import Decision
 
 NAMES = ("on_request", "on_event", "on_finish", "on_decision")
 
@@ -152,9 +151,11 @@ def test_a_spent_budget_and_a_stored_answer_are_reported() -> None:
     run(scene, cache=MemoryCache(), budget=0.001, **listener.hooks)
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
-@pytest.mark.parametrize("name", NAMES)
+@each("asynchronous", [False, True])
+@each("name", NAMES)
 def test_a_broken_hook_breaks_nothing(name: str, asynchronous: bool, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.clear()
+
     def plain(_: Any) -> None:
         raise RuntimeError("the hook is broken")
 
@@ -186,7 +187,7 @@ def test_decisions_of_a_retry_are_heard_at_once() -> None:
 
     replies = (Reply.rate_limit("openai-chat", retry_after=0), by_stream())
 
-    def hear(decision: Decision) -> None:
+    def hear(decision: Any) -> None:
         heard.append(decision.what)
 
     run(scene, *replies, on_decision=hear)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock._client import parameters as params
 from penstock.client import Client, LlmApi, RequestOptions, Stream, SyncClient, SyncStream, Timeouts
 from penstock.errors import BadRequest, InputError, PenstockError, TimedOut, UnknownParameter
 from penstock.request import Format, Message, Request, Text, Tool, ToolChoice
@@ -73,8 +72,8 @@ def call(kind: str, given: Any, method: str, *args: Any, **more: Any) -> Any:
         return call_sync(client, method, *args, **more)
 
 
-both = pytest.mark.parametrize("kind", ["async", "sync"])
-each_method = pytest.mark.parametrize("method", CALLS)
+both = each("kind", ["async", "sync"])
+each_method = each("method", CALLS)
 
 
 # ── names ─────────────────────────────────────────────────────────────────────────────────────────
@@ -107,9 +106,7 @@ def test_names_of_the_wire_work_too(method: str, arguments: dict[str, Any]) -> N
 
 @both
 @each_method
-@pytest.mark.parametrize(
-    ("wrong", "right"), [("timout", "timeout"), ("extraBody", "extra_body"), ("enginee", "engine")]
-)
+@each("wrong, right", [("timout", "timeout"), ("extraBody", "extra_body"), ("enginee", "engine")])
 def test_an_unknown_name_is_refused_with_a_suggestion(kind: str, method: str, wrong: str, right: str) -> None:
     with scripted(CALLS[method][0]) as up, pytest.raises(UnknownParameter) as found:
         call(kind, config(up), method, **CALLS[method][1], **{wrong: 1})
@@ -190,7 +187,7 @@ LIMITS: dict[str, Any] = {
 
 
 @both
-@pytest.mark.parametrize("form", LIMITS)
+@each("form", LIMITS)
 def test_a_timeout_is_obeyed(kind: str, form: str) -> None:
     with scripted(CHAT_WHOLE.delayed(30.0)) as up, pytest.raises(TimedOut):
         call(kind, config(up), "chat", MODEL, "hello", timeout=LIMITS[form])
@@ -198,11 +195,10 @@ def test_a_timeout_is_obeyed(kind: str, form: str) -> None:
 
 
 def test_a_timeout_lies_over_the_options() -> None:
-    read = params.CallParameters(timeout=3, options=RequestOptions(timeouts=Timeouts(connect=1, total=9)))
-    from penstock._client.turn_calls import take_options
-
-    options, _ = take_options(dict(read), RequestOptions(headers={"a": "b"}))
-    assert (options.timeouts.connect, options.timeouts.total, options.headers) == (1, 3, {"a": "b"})
+    options = RequestOptions(headers={"x-team": "blue"}, timeouts=Timeouts(first_byte=30, total=30))
+    with scripted(CHAT_WHOLE.delayed(30.0)) as up, pytest.raises(TimedOut):
+        call("async", config(up), "chat", MODEL, "hello", timeout=0.2, options=options)
+    assert up.requests[0].headers["x-team"] == "blue"
 
 
 @each("wrong", [0, -1, "soon", True])

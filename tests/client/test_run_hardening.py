@@ -16,11 +16,9 @@ import pytest
 
 import penstock
 from penstock import errors
-from penstock._client.schema_check import find_violations
-from penstock._client.structured_output import OutputType
-from penstock._testing.exchange_redaction import ExchangeRedactor
 from penstock.events import Fault
 from penstock.testing import Reply, Upstream
+from tests.support.client_parts import ExchangeRedactor, OutputType, find_violations
 from tests.support.each_case import each
 
 if TYPE_CHECKING:
@@ -75,13 +73,10 @@ async def run_once(tool: Any, **settings: Any) -> penstock.Run[str]:
             return await client.run(MODEL, "q", tools=[tool], **settings)
 
 
-@pytest.mark.parametrize(
-    ("tool", "text"),
-    [
+@each("tool, text", [
         (stop_iteration, "StopIteration"), (end_the_program, "SystemExit"), (end_the_program_async, "SystemExit"),
         (cancel_itself, "cancelled"), (raise_half_a_pair, "ValueError"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 @in_a_loop
 async def test_whatever_a_tool_raises_is_told_to_the_model(
     tool: Any, text: str, caplog: pytest.LogCaptureFixture

@@ -18,7 +18,6 @@ from penstock.errors import InputError, McpServerError, MissingExtra, NetworkErr
 from penstock.testing import Reply
 from tests.client.run_setup import (
     call,
-    connect_within,
     finish,
     model_of,
     play_agent,
@@ -28,6 +27,7 @@ from tests.client.run_setup import (
     staged,
     text,
 )
+from tests.support.client_parts import set_bound
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -209,7 +209,7 @@ def test_a_server_that_breaks_off_during_a_call_is_named() -> None:
 
 
 def test_a_server_that_says_nothing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    connect_within(monkeypatch, 0.5)
+    set_bound(monkeypatch, "seconds until an MCP server answers", 0.5)
 
     async def scene(_: Upstream, client: Client) -> None:
         silent = McpServer.stdio(sys.executable, "-c", "import sys; sys.stdin.read()", name="silent")

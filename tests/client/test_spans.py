@@ -15,13 +15,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from penstock import events as ev
-from penstock._client import spans as spans_module
-from penstock._client.spans import tool_span
 from penstock.client import Client, MemoryCache, SyncClient
 from penstock.errors import ProviderError
 from penstock.testing import Reply, Upstream, scripted
 from tests.client.observed_client import MODEL, STREAM, TURN, by_stream, run
 from tests.core.public.test_surface import python
+from tests.support.client_parts import set_bound, tool_span
 from tests.wire.engines.router_setup import KEY
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def collected(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collected]:
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: made.provider)
     monkeypatch.setattr(trace, "get_tracer", made.provider.get_tracer)
     monkeypatch.setattr(metrics, "get_meter_provider", lambda: made.meters)
-    monkeypatch.setattr(spans_module, "_instruments", [])
+    set_bound(monkeypatch, "instruments of metrics", [])
     yield made
     made.provider.shutdown()
     made.meters.shutdown()
@@ -69,7 +68,7 @@ def attributes(span: ReadableSpan) -> dict[str, Any]:
     return dict(span.attributes or {})
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize("stream", [True, False])
 def test_a_call_is_a_span(collected: Collected, stream: bool) -> None:
     async def scene(up: Upstream, client: Client) -> None:
         settings: dict[str, Any] = {"temperature": 0.5, "max_output_tokens": 9, "stop": ["x"], "seed": 3, "top_p": 0.9}
@@ -376,13 +375,13 @@ def test_the_steps_of_a_run(collected: Collected, tracing: Any) -> None:
 WITHOUT = """
 import asyncio, json, sys
 from penstock.client import Client
-from penstock._client.spans import tool_span
+def look() -> str:
+    return "x"
 async def main():
     async with Client() as client:
         answer = await client.chat("replay/text", "?")
-        with tool_span("f") as span:
-            span.set_result("x", failed=True)
-        assert answer.text
+        run = await client.run("replay/agent", "?", tools=[look])
+        assert answer.text and run.steps
 asyncio.run(main())
 print(json.dumps([name for name in sys.modules if name.startswith("opentelemetry")]))
 """
@@ -394,13 +393,22 @@ def test_nothing_is_imported_by_us() -> None:
 
 ONLY_THE_API = """
 import json
-import opentelemetry.metrics, opentelemetry.trace
+import opentelemetry.trace
 from opentelemetry.sdk.trace import TracerProvider
-from penstock._client.spans import is_observed
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from penstock.client import SyncClient
 
-before = is_observed()
-opentelemetry.trace.set_tracer_provider(TracerProvider())
-print(json.dumps([before, is_observed()]))
+exporter, provider = InMemorySpanExporter(), TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(exporter))
+found = []
+with SyncClient() as client:
+    client.chat("replay/text", "?")
+    found.append(len(exporter.get_finished_spans()) > 0)
+    opentelemetry.trace.set_tracer_provider(provider)
+    client.chat("replay/text", "?")
+    found.append(len(exporter.get_finished_spans()) > 0)
+print(json.dumps(found))
 """
 
 

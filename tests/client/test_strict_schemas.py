@@ -8,10 +8,8 @@ import jsonschema
 import msgspec
 import pytest
 
-from penstock._client.strict_schemas import NotStrict, tighten_schema
-from penstock._client.structured_output import OutputPlan, OutputType
-from penstock._providers.output_formats import Dialect, OutputFormat
 from tests.client.test_structured_output import CITY_SCHEMA, GOOD, City, CityDict, CityModel, CityStruct
+from tests.support.client_parts import Dialect, NotStrict, OutputFormat, OutputPlan, OutputType, tighten_schema
 from tests.support.each_case import each
 
 DIALECTS: tuple[Dialect, ...] = tuple(name for name in get_args(Dialect) if name != "any")

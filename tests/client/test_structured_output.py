@@ -13,13 +13,19 @@ import pytest
 
 from penstock import events as ev
 from penstock import request as rq
-from penstock._client.schema_check import find_violations
-from penstock._client.strict_schemas import NotStrict, tighten_schema
-from penstock._client.structured_output import OutputPlan, OutputType
-from penstock._providers.output_formats import OutputFormat, output_format
 from penstock.errors import InputError, InvalidOutput
+from penstock.messages import read_request
 from penstock.providers import provider
 from tests.client.run_setup import PROVIDERS, call, finish, model_of, play_agent, reply, result_text, staged, text
+from tests.support.client_parts import (
+    NotStrict,
+    OutputFormat,
+    OutputPlan,
+    OutputType,
+    find_violations,
+    output_format,
+    tighten_schema,
+)
 from tests.support.each_case import each
 
 if TYPE_CHECKING:

@@ -47,7 +47,7 @@ TARGETS = {
     **dict.fromkeys(("events", "vscode", "aisdk"), NDJSON),
     **dict.fromkeys(("responses", "anthropic", "gemini", "openai-chat", "completions", "uistream"), SSE),
 }
-each_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
+each_framework = each("framework", FRAMEWORKS)
 
 
 @contextmanager

@@ -278,6 +278,7 @@ def test_stored_responses_are_bounded_in_size(tmp_path: Path) -> None:
         for number in range(12):
             previous = {"previous_response_id": ids[-1]} if number in (1, 11) else {}
             ids.append(ask(http, f"{number} " + "x" * 20_000, **previous)["id"])
+        until(lambda: http.get(f"/responses/{ids[0]}").status_code == 404)  # a thread writes and removes
         found = [http.get(f"/responses/{id}").status_code for id in ids]  # noqa: A001
         assert (found[0], found[-1]) == (404, 200)
         assert found == sorted(found, reverse=True)

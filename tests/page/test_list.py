@@ -303,6 +303,8 @@ def test_the_search_box_completes_by_mouse_and_keys(
     box.press_sequentially("gem")
     box.press("Tab")  # the completions of what was typed may not have come yet
     expect(box).to_have_value("😀 provider:gemini ")
+    expect(streams).to_have_url(re.compile("gemini"))
+    box.fill("provider:groq ")
     expect(option.first).to_be_visible()
     box.press("Tab")  # nothing is begun: Tab goes on
     expect(box).not_to_be_focused()

@@ -11,8 +11,6 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from penstock._engines.auth import Auth, Secret, auth_for, choose_credential
-from penstock._engines.engine_interface import HttpRequest
 from penstock.errors import AuthError, InputError, MissingExtra, NetworkError
 from penstock.providers import provider, providers
 from penstock.testing import ReceivedRequest, Reply, Upstream
@@ -29,6 +27,7 @@ from tests.client.providers.accounts import (
 )
 from tests.client.providers.provider_settings import ENV
 from tests.client.providers.sigv4 import verified
+from tests.support.client_parts import Auth, HttpRequest, Secret, auth_for, choose_credential
 from tests.support.each_case import each
 
 if TYPE_CHECKING:
@@ -143,7 +142,7 @@ def test_no_aws_keys_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     _run(work())
 
 
-@pytest.mark.parametrize("inline", [False, True])
+@each("inline", [False, True])
 def test_google_service_accounts(tmp_path: Path, inline: bool) -> None:
     """A signed assertion is exchanged for a token, once; inline: the account itself is the key."""
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
 from penstock import Client
-from penstock._gateway.config import FeaturesTable
-from penstock._providers.models import PROVIDER
-from penstock.gateway import Account, App, Config, GatewayConfig, JournalTable, StateTable
-from penstock.providers import ConfiguredModel, Model
+from penstock.gateway import App
 from penstock.testing import Reply, scripted
 from tests.support.each_case import each
+from tests.support.gateway import read_config
+
+if TYPE_CHECKING:
+    from penstock.providers import Model
 
 TAGS = {"models": [{"name": name, "model": name} for name in ("tide:3b", "flood:7b", "ebb:1b", "deep:cloud")]}
 PS = {"models": [{"name": "tide:3b", "model": "tide:3b", "context_length": 16384}]}
@@ -54,10 +55,10 @@ def base(name: str, url: str) -> str:
     return url if name == "ollama" else f"{url}/v1"
 
 
-def listed(name: str, url: str, **models: ConfiguredModel) -> dict[str, Model]:
+def listed(name: str, url: str, **models: dict[str, Any]) -> dict[str, Model]:
     async def run() -> list[Model]:
-        account = Account(base_url=base(name, url), models=models)
-        async with Client(Config(providers={name: account}), env={}) as client:
+        account = {"base_url": base(name, url), "models": models}
+        async with Client({"providers": {name: account}}, env={}) as client:
             return await client.list_models(name)
 
     return {model.id: model for model in asyncio.run(run())}
@@ -77,7 +78,7 @@ def test_the_window_is_the_one_that_is_loaded(name: str, windows: dict[str, int]
         models = listed(name, upstream.url)
     assert {id: models[id].context for id in windows} == windows  # noqa: A001
     for id, window in windows.items():  # noqa: A001
-        assert (models[id].source.get("context") == PROVIDER) is bool(window), id
+        assert (models[id].source.get("context") == "the provider") is bool(window), id
 
 
 def test_ollama_says_what_its_models_can() -> None:
@@ -90,7 +91,7 @@ def test_ollama_says_what_its_models_can() -> None:
 
 def test_the_configuration_goes_before_what_is_loaded() -> None:
     with scripted(answering("llama.cpp")) as upstream:
-        models = listed("llama.cpp", upstream.url, tide=ConfiguredModel(context=4096))
+        models = listed("llama.cpp", upstream.url, tide={"context": 4096})
     assert models["tide"].context == 4096
 
 
@@ -121,12 +122,8 @@ def vscode_models(app: App) -> dict[str, dict[str, Any]]:
 def test_input_and_output_are_the_window_in_vs_code() -> None:
     """65,536 of vLLM are prompt and answer together, in the list and in the count of a prompt."""
     with scripted(answering("vllm")) as upstream:
-        account = Account(base_url=f"{upstream.url}/v1")
-        config = GatewayConfig(
-            engine=Config(providers={"vllm": account}), features=FeaturesTable(),
-            journal=JournalTable(path="memory"), state=StateTable(path="memory"),
-        )  # fmt: skip
-        models = vscode_models(App(config, env={}))
+        providers, memory = {"vllm": {"base_url": f"{upstream.url}/v1"}}, {"path": "memory"}
+        models = vscode_models(App(read_config(providers=providers, journal=memory, state=memory), env={}))
     row = models["vllm/tide"]
     assert row["maxInputTokens"] + row["maxOutputTokens"] == row["maxContextWindowTokens"] == 65_536
     assert row["maxOutputTokens"] == 16_000

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, get_args
 from urllib.parse import urlsplit
 
 from penstock import Client, RequestOptions
-from penstock._engines.model_resolution import Target
-from penstock._engines.request_plan import start_request
-from penstock._gateway.custom_provider_validation import list_templates, make_account
-from penstock._gateway.editor_keys import EditorProvider
-from penstock._providers.rebase import rebase_url
-from penstock._store.custom_providers import CustomProvider
 from penstock.gateway import Account, Config
 from penstock.providers import Operation, custom, provider, url
 from penstock.testing import Reply, scripted
 from tests.client.providers.provider_settings import ASKED, ENV, MODEL
+from tests.support.client_parts import (
+    CustomProvider,
+    EditorProvider,
+    Target,
+    list_templates,
+    make_account,
+    start_request,
+)
 from tests.support.each_case import each
 
 if TYPE_CHECKING:
@@ -112,12 +114,6 @@ def test_an_endpoint_that_the_configuration_names_stays() -> None:
     fields = {"endpoints": {"models": {"base_url": "http://lists.example/v1"}}}
     row = custom("mine", "http://own.example/v2", like="cohere", **fields)
     assert url(row, "models") == "http://lists.example/v1/models?page_size=1000"
-
-
-def test_another_host_has_no_place_at_an_own_one() -> None:
-    assert rebase_url("https://bedrock.{region}.x.example", "{endpoint_url}", "http://own.example/") == (
-        "http://own.example"
-    )
 
 
 async def list_models(account: Account) -> list[Model]:

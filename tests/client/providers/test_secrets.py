@@ -9,15 +9,14 @@ import io
 import logging
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from penstock.client import Client
 from penstock.errors import ProviderError, explain
 from penstock.providers import Provider, provider
 from penstock.testing import ReceivedRequest, Reply, Upstream
 from tests.client.providers.accounts import AWS_SECRET, AWS_TOKEN, KEY, TOKEN, environment, exchange, printed_forms
-from tests.client.providers.provider_settings import ENV, MODEL, name_of
+from tests.client.providers.provider_settings import ENV, MODEL
 from tests.client.providers.test_provider_requests import _config
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +56,7 @@ async def _fail(row: Provider, path: Path) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("row", ROWS, ids=name_of)
+@each("row", ROWS)
 def test_a_planted_key_is_nowhere(row: Provider, tmp_path: Path) -> None:
     text = io.StringIO()
     listening = logging.StreamHandler(text)

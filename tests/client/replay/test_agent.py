@@ -106,7 +106,8 @@ def test_scripts_close_the_loop() -> None:
     said = rq.Message("assistant", [rq.Call("c", "read_gauge", "{}")])
     turn = fold_all(answer(rq.Request("replay/tools", [said, result])))[0]
     assert turn.text.startswith("Thank you: the result arrived")
-    assert answer(rq.Request("", [said, result])) == answer(rq.Request("text", [said, result]))
+    nameless, text = (answer(rq.Request(name, [said, result])) for name in ("", "text"))
+    assert nameless[1:] == text[1:]
     for name in ("gpt-5", "replay/gpt-5"):
         with pytest.raises(InputError, match="no packaged model"):
             answer(rq.Request(name, [said, result]))

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock._testing import exchange_recorder
 from penstock.errors import InputError, NetworkError, ProviderError, RateLimited
 from penstock.testing import Cassette, Reply, UnrecordedRequest, Upstream, play, scripted
+from tests.client.testing.anew import anew
+from tests.support.client_parts import set_bound
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +31,7 @@ MODELS = {
     "ollama": "ollama/m",
     "sagemaker": "sagemaker/e",
 }
-each_dialect = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+each_dialect = each("model", MODELS.values())
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIAABCDEFGHIJKLMNOP", "AWS_SECRET_ACCESS_KEY": "0123456789abcdef"}
 
 
@@ -81,6 +83,7 @@ SCRIPT = (
 
 
 @each_dialect
+@anew
 def test_a_tool_loop_is_replayed(upstream: Upstream, path: Path, model: str) -> None:
     upstream.script(*SCRIPT)
     cassette, client = recording(upstream, path)
@@ -98,7 +101,8 @@ def test_a_tool_loop_is_replayed(upstream: Upstream, path: Path, model: str) -> 
 
 
 @each_dialect
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "body"])
+@each("stream", [True, False])
+@anew
 def test_a_response_is_replayed_byte_for_byte(upstream: Upstream, path: Path, model: str, stream: bool) -> None:
     upstream.script(Reply.of("", play("parallel-tools")))
     cassette, client = recording(upstream, path)
@@ -167,6 +171,7 @@ def test_new_replays_and_adds(upstream: Upstream, path: Path) -> None:
 
 
 @each_dialect
+@anew
 def test_new_needs_no_key_for_what_is_recorded(upstream: Upstream, path: Path, model: str) -> None:
     upstream.script("At six.")
     cassette, client = recording(upstream, path)
@@ -209,19 +214,14 @@ def test_a_provider_that_is_not_reached_is_not_recorded(path: Path) -> None:
     assert not path.exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "problem"), [({"mode": "twice"}, "mode: expected"), ({"match": "body"}, "match: expected")]
-)
+@each("words, problem", [({"mode": "twice"}, "mode: expected"), ({"match": "body"}, "match: expected")])
 def test_wrong_words(path: Path, words: Any, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         Cassette(path, **words)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "[]", '{"form": "other", "version": 1, "exchanges": []}', '{"form": "penstock-cassette", "version": 2, "exchanges": []}',
-     '{"exchanges": [{"request": {"method": "GET", "url": ""}, "response": {"status": 200, "base64": ["*"]}}]}'],
-)  # fmt: skip
+@each("text", ["", "[]", '{"form": "other", "version": 1, "exchanges": []}', '{"form": "penstock-cassette", "version": 2, "exchanges": []}',
+     '{"exchanges": [{"request": {"method": "GET", "url": ""}, "response": {"status": 200, "base64": ["*"]}}]}'])  # fmt: skip
 def test_a_file_that_is_not_a_cassette(tmp_path: Path, text: str) -> None:
     path = tmp_path / "x.json"
     path.write_text(text, encoding="utf-8")
@@ -307,6 +307,7 @@ def test_the_message_shows_the_nearest_request_and_the_difference(upstream: Upst
 
 
 @each_dialect
+@anew
 def test_errors_and_retries_are_replayed_without_waiting(upstream: Upstream, path: Path, model: str) -> None:
     upstream.script(Reply.rate_limit(retry_after=0.01), "At six.", Reply.rate_limit(retry_after=20))
     cassette, client = recording(upstream, path)
@@ -325,6 +326,7 @@ def test_errors_and_retries_are_replayed_without_waiting(upstream: Upstream, pat
 
 
 @each_dialect
+@anew
 def test_a_cut_is_replayed(upstream: Upstream, path: Path, model: str) -> None:
     upstream.script(Reply.text("word " * 100).disconnect(after=0.5))
     cassette, client = recording(upstream, path)
@@ -436,7 +438,7 @@ def test_the_sdk_engine_is_not_a_way_around(path: Path) -> None:
 def test_a_response_that_is_too_large_is_recorded_in_part(
     upstream: Upstream, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange_recorder, "MAX_EXCHANGE_BYTES", 1000)
+    set_bound(monkeypatch, "bytes of a recorded answer", 1000)
     upstream.script(Reply.text("word " * 100).slow(0))
     cassette, client = recording(upstream, path)
     with cassette, client:

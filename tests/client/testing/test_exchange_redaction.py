@@ -10,10 +10,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from penstock._framing.aws_messages import split_messages, write_header, write_message
-from penstock._testing.cassette_file import request_fields, response_fields
-from penstock._testing.exchange_redaction import ExchangeRedactor, credentials_of
-from penstock._testing.reply_content import decode_answer
 from penstock.testing import (
     Cassette,
     Dialect,
@@ -24,6 +20,18 @@ from penstock.testing import (
     media_type,
     scripted,
     wire,
+)
+from tests.client.testing.anew import anew
+from tests.support.client_parts import (
+    ExchangeRedactor,
+    RecordedResponse,
+    credentials_of,
+    decode_answer,
+    request_fields,
+    response_fields,
+    split_messages,
+    write_header,
+    write_message,
 )
 from tests.support.each_case import each
 
@@ -58,10 +66,16 @@ def upstream() -> Iterator[Upstream]:
         yield up
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "body"])
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "planted.json"
+
+
+@each("model", MODELS)
+@each("stream", [True, False])
+@anew
 def test_planted_secrets(
-    upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, stream: bool
+    upstream: Upstream, path: Path, monkeypatch: pytest.MonkeyPatch, model: str, stream: bool
 ) -> None:
     planted = {
         "key": "key-of-account-0123456789",
@@ -88,7 +102,6 @@ def test_planted_secrets(
         "key": planted["key"],
         "settings": {"region": "eu-north-1"},
     }
-    path = tmp_path / "planted.json"
     with Cassette(path, "once", secrets=[KNOWN]) as cassette:
         options = {"headers": {"x-api-token": planted["header"]}}
         env = {"AWS_ACCESS_KEY_ID": "AKIAABCDEFGHIJKLMNOP", "AWS_SECRET_ACCESS_KEY": planted["aws"]}
@@ -142,15 +155,11 @@ def test_what_has_no_secret_keeps_its_bytes(protocol: str, stream: bool) -> None
 
 @each("data", [b"", b"plain", b"\xff\xfe\x00", b'{"a": 1}', b'{"a":1}', b"[1,2.50]", b"data: {}\n\ndata: [DONE]\n\n", b"a\r\n\r\nb", "ü\n".encode(), b'"x"'])  # fmt: skip
 def test_a_body_is_written_and_read_back(data: bytes) -> None:
-    from penstock._testing.cassette_file import RecordedResponse
-
     assert b"".join(RecordedResponse(status=200, **response_fields(data)).pieces()) == data
 
 
 @each("protocol", PROTOCOLS)
 def test_every_stream_is_written_and_read_back(protocol: str) -> None:
-    from penstock._testing.cassette_file import RecordedResponse
-
     for name in ("text", "tools", "image"):
         for stream in (True, False):
             data = wire(name, protocol, stream=stream)

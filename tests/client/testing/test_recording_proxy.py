@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from penstock._testing.exchange_recorder import OpenExchange
 from penstock.errors import InputError
 from penstock.testing import Cassette, LoggedRequest, Reply, Upstream, play, scripted, wire
+from tests.client.testing.anew import anew
 from tests.client.testing.test_sdk_clients import SDKS
+from tests.support.client_parts import OpenExchange
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,7 +49,8 @@ STREAMS = {
 }
 
 
-@pytest.mark.parametrize("name", STREAMS)
+@each("name", STREAMS)
+@anew
 def test_bytes_are_replayed_as_they_came(upstream: Upstream, path: Path, name: str) -> None:
     target, protocol = STREAMS[name]
     data = wire("parallel-tools", protocol)
@@ -182,8 +185,9 @@ def text_of(logged: LoggedRequest) -> str:
     return logged.turn.text if logged.turn is not None else ""
 
 
-@pytest.mark.parametrize("ask", SDKS.values(), ids=SDKS)
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "body"])
+@each("ask", SDKS.values())
+@each("stream", [True, False])
+@anew
 def test_sdks(upstream: Upstream, path: Path, ask: Callable[..., str], stream: bool) -> None:
     upstream.script("The tide turns at six.")
     for mode in ("once", "none"):

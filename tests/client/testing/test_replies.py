@@ -10,7 +10,6 @@ import pytest
 
 from penstock import RequestOptions
 from penstock import events as ev
-from penstock._testing.dialects import find_dialect
 from penstock.errors import (
     AuthError,
     BadAnswer,
@@ -24,6 +23,7 @@ from penstock.errors import (
 from penstock.request import Call, Reasoning, Text
 from penstock.testing import Dialect, RecordingHeader, Reply, Upstream, play, scripted, wire, write_recording
 from tests.cli.command_runner import inside
+from tests.support.client_parts import find_dialect
 from tests.support.each_case import each
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ MODELS = {
     "watsonx": "watsonx/granite",
     "azure": "azure/gpt-4o",
 }
-each_dialect = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
-each_form = pytest.mark.parametrize("stream", [True, False], ids=["stream", "body"])
+each_dialect = each("model", MODELS.values())
+each_form = each("stream", [True, False])
 
 
 def running(scene: Callable[[Upstream, Client], Awaitable[None]], *replies: Any, **options: Any) -> None:
@@ -100,8 +100,8 @@ def test_calls_are_asked_for_in_every_dialect(model: str, stream: bool) -> None:
 
 
 @each_dialect
-@pytest.mark.parametrize(
-    ("reply", "error"),
+@each(
+    "reply, error",
     [
         (Reply.rate_limit(retry_after=20), RateLimited),
         (Reply.error(status=401, message="who are you?"), AuthError),
@@ -109,7 +109,6 @@ def test_calls_are_asked_for_in_every_dialect(model: str, stream: bool) -> None:
         (Reply.error(status=400, message="no such field"), ProviderError),
         (Reply.no_response(), NetworkError),
     ],
-    ids=["rate-limit", "auth", "overloaded", "invalid", "no-response"],
 )
 def test_errors_in_every_dialect(model: str, reply: Reply, error: type[ProviderError]) -> None:
     async def scene(up: Upstream, client: Client) -> None:
@@ -255,11 +254,11 @@ def up_protocol(model: str) -> str:
     }.get(protocol, protocol)
 
 
-@pytest.mark.parametrize("protocol", ["openai-chat", "responses", "anthropic", "gemini", "bedrock", "cohere", "ollama"])
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "body"])
+@each("protocol", ["openai-chat", "responses", "anthropic", "gemini", "bedrock", "cohere", "ollama"])
+@each("stream", [True, False])
 def test_a_tape_of_the_command_line(tmp_path: Path, protocol: str, stream: bool) -> None:
     """`penstock record` knows the bytes alone: no content type, and the protocol only if it can be told."""
-    path, data = tmp_path / "answer.tape", wire("tools", protocol, stream=stream)
+    path, data = tmp_path / f"{protocol}-{stream}.tape", wire("tools", protocol, stream=stream)
     assert inside("record", str(path), "--quiet", given=data).returncode == 0
 
     async def scene(up: Upstream, client: Client) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.testing import Reply, Upstream, scripted
+from tests.support.each_case import each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -97,11 +98,11 @@ SDKS: dict[str, Callable[..., str]] = {
     "ollama": ask_ollama,
     "mistral": ask_mistral,
 }
-each_sdk = pytest.mark.parametrize("ask", SDKS.values(), ids=SDKS)
+each_sdk = each("ask", SDKS.values())
 
 
 @each_sdk
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "body"])
+@each("stream", [True, False])
 def test_a_text(upstream: Upstream, ask: Callable[..., str], stream: bool) -> None:
     upstream.script("The tide turns at six.")
     assert ask(upstream, stream=stream) == "The tide turns at six."

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
+import shutil
 import sqlite3
 import struct
 import subprocess
 import sys
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
-from penstock.request import Message, Text
+from penstock.events import Usage
+from penstock.request import Call, Message, Result, Text
 from penstock.stores import MemoryStore
-from penstock.tokens import HybridTokenEstimator, TokenStore, default_path
+from penstock.tokens import Factors, HybridTokenEstimator, TokenStore, default_path
 from tests.cli.command_runner import environment
-from tests.core.tokens.samples import PROSE
+from tests.core.tokens.samples import CODE, JSON, PROSE, TEXTS
+from tests.support.each_case import each
 from tests.wire.store.processes import start_python
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 TALK = [Message("user", [Text(text=f"{number} {PROSE}")]) for number in range(12)]
 LEARN = """
@@ -294,3 +299,114 @@ def test_processes_that_find_the_file_damaged_move_it_once(path: Path) -> None:
     store = TokenStore(path)
     assert len(store.get("t", [str(number) for number in range(6)])) == 6
     store.close()
+
+
+# ── An estimator that works from memory: it gives the same counts, and never touches the stores of the o ──
+
+
+MODEL, PROVIDER = "gpt-5", "openai"
+MESSAGES = [{"role": "user", "content": "What is a penstock?"}]
+ANSWER = {"role": "assistant", "content": "A pipe that carries water to a turbine."}
+
+
+class LockedStore:
+    """Stores that fail as soon as somebody uses them."""
+
+    def get(self, tenant: str, keys: Iterable[str], /) -> dict[str, bytes]:
+        raise AssertionError(f"read by {tenant!r}: {list(keys)}")
+
+    def put(self, tenant: str, rows: Mapping[str, bytes], /) -> None:
+        raise AssertionError(f"written by {tenant!r}: {list(rows)}")
+
+    def update(self, tenant: str, key: str, change: Callable[[bytes | None], bytes], /) -> bytes:
+        raise AssertionError(f"changed by {tenant!r}: {key}")
+
+
+def test_it_never_uses_the_stores() -> None:
+    store = LockedStore()
+    whole = HybridTokenEstimator(counts=store, learned=store)
+    with pytest.raises(AssertionError):
+        whole.estimate_conversation(MESSAGES, MODEL, PROVIDER)
+    assert whole.in_memory().estimate_conversation(MESSAGES, MODEL, PROVIDER).tokens > 0
+
+
+def test_it_shares_what_is_learned() -> None:
+    whole = HybridTokenEstimator(counts=(store := TokenStore()), learned=store.factors)
+    quick = whole.in_memory()
+    assert not quick.has_counted(MODEL, PROVIDER)
+    assert whole.estimate_conversation(MESSAGES, MODEL, PROVIDER) == quick.estimate_conversation(
+        MESSAGES, MODEL, PROVIDER
+    )
+    assert quick.has_counted(MODEL, PROVIDER)
+    whole.calibrate(MESSAGES, Usage(input=99, output=9), MODEL, PROVIDER)
+    longer = [*MESSAGES, ANSWER, {"role": "user", "content": "Thanks"}]
+    assert quick.estimate_conversation(MESSAGES, MODEL, PROVIDER).method == "actual"
+    assert quick.estimate_conversation(longer, MODEL, PROVIDER) == whole.estimate_conversation(longer, MODEL, PROVIDER)
+    assert quick.factor(MODEL, PROVIDER) == whole.factor(MODEL, PROVIDER)
+    store.close()
+
+
+# ── The factors that a thin client counts with: small, complete, and the same counts in another language ──
+
+
+HERE = Path(__file__).parent
+MODELS = ["gpt-4o", "claude-sonnet-4-5", "gemini-2.0-flash", "gemini-2.5-flash", "qwen3-8b", "never-seen-1"]
+
+
+def counted(model: str, texts: list[str], messages: list[Message]) -> dict[str, list[int]]:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not on the PATH")
+    factors = HybridTokenEstimator().factors(model).json()
+    rows = [
+        {
+            "texts": [text for part in message.parts for text in _texts(part)],
+            "json": [part.json for part in message.parts if isinstance(part, Call)],
+            "calls": sum(isinstance(part, Call) for part in message.parts),
+            "results": sum(isinstance(part, Result) for part in message.parts),
+        }
+        for message in messages
+    ]
+    given = msgspec.json.encode({"factors": msgspec.Raw(factors), "texts": texts, "messages": rows})
+    done = subprocess.run([node, HERE / "reference.mjs"], input=given, capture_output=True, timeout=60, check=True)
+    found: dict[str, list[int]] = json.loads(done.stdout)
+    return found
+
+
+def _texts(part: object) -> list[str]:
+    if isinstance(part, Call):
+        return [part.name]
+    if isinstance(part, Result):
+        return [one.text for one in part.content if isinstance(one, Text)]
+    return [part.text] if isinstance(part, Text) else []
+
+
+@each("model", MODELS)
+def test_a_client_in_another_language_agrees_within_2_percent(model: str) -> None:
+    texts = [*TEXTS, "", " ", "  x", "\r\n\r\n", "aA aAA ABC1 ___ é́ 中a文 \U0001f600!", PROSE * 20]
+    messages = [
+        Message("user", [Text(text=PROSE)]),
+        Message("assistant", [Text(text="One moment."), Call(id="1", name="read_file", json=JSON)]),
+        Message("tool", [Result(call="1", content=[Text(text=CODE)])]),
+    ]
+    found, estimator = counted(model, texts, messages), HybridTokenEstimator()
+    ours = [estimator.estimate_text(text, model).tokens for text in texts]
+    assert found["texts"] == pytest.approx(ours, rel=0.02, abs=1)
+    ours = [estimator.estimate_message(message, model).tokens for message in messages]
+    assert found["messages"] == pytest.approx(ours, rel=0.02, abs=1)
+
+
+@each("model", MODELS)
+def test_the_factors_are_small_and_come_back_whole(model: str) -> None:
+    factors = HybridTokenEstimator().factors(model, "somebody")
+    assert len(factors.json()) < 2_500
+    assert msgspec.json.decode(factors.json(), type=Factors) == factors
+
+
+def test_what_was_learned_is_in_them() -> None:
+    estimator, message = HybridTokenEstimator(), Message("user", [Text(text=PROSE * 5)])
+    plain = estimator.estimate_conversation([message], "gpt-4o").tokens
+    for _ in range(5):
+        estimator.calibrate([message], plain * 2, "gpt-4o", "other")
+    assert estimator.factors("gpt-4o", "other").factor > 1.3
+    assert estimator.factors("gpt-4o").factor == 1.0

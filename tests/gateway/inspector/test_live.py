@@ -120,7 +120,7 @@ def test_a_slow_page_is_told_how_many_turns_it_missed() -> None:
         assert 2 <= sum(held) <= 4  # the first may have been told already
         assert held == sorted(held, reverse=True)
         missed = reader.until(lambda: sum(data.get("missed", 0) for data in reader.named("turns")))
-        assert 2 <= missed <= 4
+        assert 2 <= missed <= 5
         assert set(reader.rows) == set(names[: 6 - missed])
 
 
