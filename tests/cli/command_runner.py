@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib.metadata import entry_points
 from io import BytesIO, TextIOWrapper
@@ -20,6 +21,7 @@ from tests.support.paths import PROJECT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+LIMIT = 60.0
 (main,) = [one.load() for one in entry_points(group="console_scripts", name="penstock")]
 
 
@@ -52,7 +54,7 @@ def inside(
 ) -> subprocess.CompletedProcess[bytes]:
     """The same in this process, which is quicker: for commands that need nothing of a process of their own."""
     out, err = (TextIOWrapper(_Output(), "utf-8", write_through=True) for _ in range(2))
-    out.buffer.last = err.buffer.last = until  # type: ignore[attr-defined]
+    out.buffer.last = err.buffer.last = until
     kept, stdin = dict(os.environ), sys.stdin
     with TemporaryFile("w+", encoding="utf-8") as file:  # some commands read the descriptor of standard input
         file.buffer.write(given)
@@ -78,28 +80,34 @@ def welcome(*words: str, **more: str) -> str:
 
 def serve(*words: str, **more: str) -> subprocess.CompletedProcess[bytes]:
     """Run `penstock serve` in this process until it has said that it listens."""
+    env: dict[str, Any] = dict(more)
     with _same_process():
-        done = inside("serve", *words, until=b"}" if "--json" in words else b"Stop with Ctrl-C", **more)
+        done = inside("serve", *words, until=b"}" if "--json" in words else b"Stop with Ctrl-C", **env)
     assert done.returncode in {0, 130}, done.stderr
     return done
 
 
 @contextmanager
 def _same_process() -> Iterator[None]:
-    """Take back what a server sets up for all of its process."""
+    """Take back what a server sets up for all of its process. Stop it if it does not say what is waited for."""
     log, thresholds = logging.getLogger("penstock"), gc.get_threshold()
-    kept = list(log.handlers), log.level, log.propagate
+    handlers, level, propagate = list(log.handlers), log.level, log.propagate
+    guard = threading.Timer(LIMIT, os.kill, (os.getpid(), signal.SIGINT))
+    guard.start()
     try:
         yield
     finally:
+        guard.cancel()
         gc.unfreeze()
         gc.set_threshold(*thresholds)
-        log.handlers[:], log.level, log.propagate = kept
+        log.handlers[:], log.propagate = handlers, propagate
+        log.setLevel(level)
 
 
 def complete(*words: str, **more: str) -> list[str] | None:
     """What a shell would offer for the last of these words; None: names of files."""
-    said = json.loads(inside("completion", "--json", "--words", *words, **more).stdout)
+    env: dict[str, Any] = dict(more)
+    said = json.loads(inside("completion", "--json", "--words", *words, **env).stdout)
     return None if said["files"] else [row["word"] for row in said["words"]]
 
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import __version__
-from tests.cli.command_runner import COMMANDS, PROJECT, environment, inside, main, penstock
+from tests.cli.command_runner import COMMANDS, environment, inside, main, penstock
 from tests.cli.sample_streams import ANTHROPIC, CHAT_LONG
 from tests.support.each_case import each
+from tests.support.paths import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.providers import providers
-from tests.cli.command_runner import COMMANDS, PROJECT, complete, environment, inside
+from tests.cli.command_runner import COMMANDS, complete, environment, inside
 from tests.cli.terminal_session import TAB, Terminal
 from tests.support.each_case import each
+from tests.support.paths import PROJECT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -152,10 +153,7 @@ def test_fish_completes_files(folder: Path) -> None:
     assert b"wave one.sse" in done.stdout
 
 
-STARTS = {
-    "bash": ("--norc", "--noprofile", "-i"),
-    "zsh": ("-f", "-i"),
-}
+STARTS = {"bash": ("--norc", "--noprofile", "-i"), "zsh": ("-f", "-i")}
 SET_UP = {
     "bash": "bind 'set enable-bracketed-paste off'; PS1='READY'; source script.bash; complete -p penstock",
     "zsh": "PS1=READY; autoload -Uz compinit; compinit -u -d .dump; source script.zsh; print -- -F $_comps[penstock]",

@@ -117,7 +117,7 @@ def test_sigterm_removes_the_folder_too(env: dict[str, str], tmp_path: Path) -> 
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_a_port_that_is_taken_is_one_line(env: dict[str, str]) -> None:
+def test_a_port_that_is_taken_is_one_line(env: dict[str, Any]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         done = inside("demo", "--port", port, **env)

@@ -15,8 +15,9 @@ import pytest
 from penstock import fold_all
 from penstock.events import AnyEvent
 from penstock.request import Call, Text
-from tests.cli.command_runner import PROJECT, inside, main
+from tests.cli.command_runner import inside, main
 from tests.cli.sample_streams import CHAT_CALLS, call, chunk, sse
+from tests.support.paths import PROJECT
 
 if TYPE_CHECKING:
     from pathlib import Path

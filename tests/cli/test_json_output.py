@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from penstock.providers import providers
-from tests.cli.command_runner import COMMANDS, PROJECT, complete, inside, serve
+from tests.cli.command_runner import COMMANDS, complete, inside, serve
 from tests.cli.sample_streams import ANTHROPIC, CHAT_CALLS
 from tests.support.each_case import each
 from tests.support.journal_history import write_turns
+from tests.support.paths import PROJECT
 
 if TYPE_CHECKING:
     from pathlib import Path

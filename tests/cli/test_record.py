@@ -11,7 +11,8 @@ import httpx
 import pytest
 
 from penstock.testing import read_recording
-from tests.cli.command_runner import PROJECT, environment, inside, penstock
+from tests.cli.command_runner import environment, inside, penstock
+from tests.support.paths import PROJECT
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cli.command_runner import PROJECT, environment, inside, penstock
+from tests.cli.command_runner import environment, inside, penstock
 from tests.support.each_case import each
+from tests.support.paths import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,11 +11,12 @@ import pytest
 
 from penstock.messages import read_request
 from penstock.tokens import HybridTokenEstimator, TokenStore
-from tests.cli.command_runner import PROJECT, inside, penstock
+from tests.cli.command_runner import inside, penstock
 from tests.gateway.test_learned_counts import USED, replies
 from tests.support.client_requests import post
 from tests.support.each_case import each
 from tests.support.gateway import gateway
+from tests.support.paths import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

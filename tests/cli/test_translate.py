@@ -8,9 +8,10 @@ import sys
 from typing import TYPE_CHECKING
 
 import penstock as library
-from tests.cli.command_runner import PROJECT, environment, inside, penstock
+from tests.cli.command_runner import environment, inside, penstock
 from tests.cli.sample_streams import ANTHROPIC, CHAT_CALLS
 from tests.support.each_case import each
+from tests.support.paths import PROJECT
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -179,11 +179,7 @@ def test_vendor_fields_go_into_extra_body() -> None:
     assert sent_by(MODEL, ["a"], method="embed", extra_body={"late_chunking": True}).json["late_chunking"] is True
 
 
-LIMITS: dict[str, Any] = {
-    "seconds": 0.2,
-    "Timeouts": Timeouts(first_byte=0.2),
-    "fields": {"first_byte": 0.2},
-}
+LIMITS: dict[str, Any] = {"seconds": 0.2, "Timeouts": Timeouts(first_byte=0.2), "fields": {"first_byte": 0.2}}
 
 
 @both

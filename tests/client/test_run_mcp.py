@@ -16,17 +16,7 @@ from penstock import request as rq
 from penstock.client import McpServer
 from penstock.errors import InputError, McpServerError, MissingExtra, NetworkError
 from penstock.testing import Reply
-from tests.client.run_setup import (
-    call,
-    finish,
-    model_of,
-    play_agent,
-    reply,
-    result_text,
-    sent_results,
-    staged,
-    text,
-)
+from tests.client.run_setup import call, finish, model_of, play_agent, reply, result_text, sent_results, staged, text
 from tests.support.client_parts import set_bound
 
 if TYPE_CHECKING:

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 
 ROOT = PROJECT
 EXAMPLES = ("web_starlette", "web_fastapi", "web_django")
-MOST_LINES = 25
 SLOW = Reply.of("openai-chat", play("text")).slow(0.05)
-each_version = pytest.mark.parametrize("ai", UI_VERSIONS)
+each_version = each("ai", UI_VERSIONS)
 
 
 def reply(seen: ReceivedRequest) -> Reply:
@@ -109,12 +108,6 @@ def wait_until(is_true: Callable[[], bool]) -> None:
     while not is_true():
         assert time.monotonic() < end, "nothing happened"
         time.sleep(0.005)
-
-
-@each("name", EXAMPLES)
-def test_an_example_is_short(name: str) -> None:
-    lines = (ROOT / "examples" / f"{name}.py").read_text(encoding="utf-8").partition('"""\n\n')[2].splitlines()
-    assert len([line for line in lines if line.strip()]) <= MOST_LINES
 
 
 @each_version

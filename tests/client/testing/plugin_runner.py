@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from tests.cli.command_runner import PROJECT, environment
+from tests.cli.command_runner import environment
+from tests.support.paths import PROJECT
 
 if TYPE_CHECKING:
     from pathlib import Path

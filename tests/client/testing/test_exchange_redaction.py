@@ -97,11 +97,7 @@ def test_planted_secrets(
         )
     )
     name = model.partition("/")[0]
-    account = {
-        "base_url": f"{upstream.url}/v1",
-        "key": planted["key"],
-        "settings": {"region": "eu-north-1"},
-    }
+    account = {"base_url": f"{upstream.url}/v1", "key": planted["key"], "settings": {"region": "eu-north-1"}}
     with Cassette(path, "once", secrets=[KNOWN]) as cassette:
         options = {"headers": {"x-api-token": planted["header"]}}
         env = {"AWS_ACCESS_KEY_ID": "AKIAABCDEFGHIJKLMNOP", "AWS_SECRET_ACCESS_KEY": planted["aws"]}

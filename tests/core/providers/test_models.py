@@ -32,10 +32,7 @@ MODEL = Model(
 )
 
 
-@each(
-    "policy, tokens",
-    [("context-window", 200_000), ("reserve-output", 136_000), (0.8, 160_000), (1, 200_000)],
-)
+@each("policy, tokens", [("context-window", 200_000), ("reserve-output", 136_000), (0.8, 160_000), (1, 200_000)])
 def test_the_longest_prompt_by_policy(policy: Any, tokens: int) -> None:
     assert max_input_tokens(MODEL, policy) == tokens
 
