@@ -27,7 +27,11 @@ def models(url: str, query: str = "") -> dict[str, dict[str, Any]]:
 @cache
 def listed(**features: bool) -> dict[str, dict[str, Any]]:
     providers = {name: {"key": "made-up", "models": names} for name, names in ACCOUNTS.items()}
-    tables = {"providers": providers, "aliases": {"quick": "anthropic/claude-sonnet-4-5"}, "features": features}
+    tables: dict[str, Any] = {
+        "providers": providers,
+        "aliases": {"quick": "anthropic/claude-sonnet-4-5"},
+        "features": features,
+    }
     with Running(App(read_config(journal={"path": "memory"}, state={"path": "memory"}, **tables), env={})) as running:
         return models(running.url)
 

@@ -17,13 +17,13 @@ from playwright.sync_api import expect
 from penstock import events as ev
 from penstock.testing import Reply
 from tests.page.axe import serious
-from tests.page.pictures import png
 from tests.page.steps import PHONE, appearances, clipboard, expect_fit, leaving, look
 from tests.support.client_requests import post
 from tests.support.event_feed import ended, watching
 from tests.support.inspector import inspected
 from tests.support.inspector_calls import delete, trace_of
 from tests.support.page_gateway import flush
+from tests.support.page_pictures import png
 from tests.support.paused_upstream import LIMIT, PausedUpstream, stream_halves
 from tests.support.request_turns import PLANTED, THINKING, UPSTREAM_KEY, ask_messages, watched_gateway
 

@@ -21,7 +21,7 @@ from tools import example_pages as pages
 
 EXAMPLES = sorted((PROJECT / "examples").glob("*.py"))
 # The web examples are servers: tests/client/test_web_examples.py runs them. A file of tests is run by pytest. The
-# stories need a gateway: tests/page/tests/page/test_runs.py has one.
+# stories need a gateway: tests/page/test_runs.py has one.
 SCRIPTS = [path for path in EXAMPLES if not path.name.startswith(("web_", "test_", "inspector_stories"))]
 PYRIGHT = shutil.which("pyright", path=Path(sys.executable).parent)
 

@@ -10,7 +10,6 @@ import pytest
 
 from penstock import events as ev
 from penstock.testing import Reply
-from tests.page.pictures import png
 from tests.support import sample_streams
 from tests.support.client_requests import ASKING, WORDS, ask
 from tests.support.event_feed import ended
@@ -20,6 +19,7 @@ from tests.support.inspector_bounds import bounds
 from tests.support.inspector_calls import CLIENT, ask_inspector, lost, send, view
 from tests.support.kept_on_disk import on_disk, recorded
 from tests.support.page_gateway import flush
+from tests.support.page_pictures import png
 from tests.support.sample_turns import wired
 
 if TYPE_CHECKING:
