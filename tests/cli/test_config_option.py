@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.providers import providers
 from penstock.testing import Reply, play, scripted
-from tests.cli.command_runner import COMMANDS, inside
+from tests.cli.command_runner import inside
 from tests.support.each_case import each
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import pytest
 
 BARE: dict[str, Any] = dict.fromkeys((name for row in providers().values() for name in row.env), "")
-READING = ("chat", "doctor", "keys", "models", "providers", "serve", "setup", "teams", "tokens", "usage")
 FILE = """\
 [aliases]
 fast = "lab/tide"
@@ -26,15 +25,6 @@ base_url = "URL/v1"
 context = 1000
 max_output = 100
 """
-
-
-def test_the_option_has_one_text() -> None:
-    shown = {name: " ".join(inside(name, "--help", COLUMNS="500").stdout.decode().split()) for name in COMMANDS}
-    about = (
-        "the configuration (default: the file of PENSTOCK_CONFIG, else ./penstock.toml if it is harmless or trusted)"
-    )
-    assert {name for name, text in shown.items() if "--config FILE" in text.partition("examples:")[0]} == set(READING)
-    assert {name for name, text in shown.items() if f"--config FILE {about}" in text} == set(READING)
 
 
 @each("way", ["option", "variable", "folder"])

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import TYPE_CHECKING
 
-import httpx
-
-from penstock.gateway import App
 from tests.cli.command_runner import inside
+from tests.support.asgi_gateway import AsgiGateway
 from tests.support.each_case import each
-from tests.support.gateway import read_config
 
 if TYPE_CHECKING:
     import subprocess
@@ -24,16 +20,8 @@ def keys(data: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
 
 def answered(data: Path, *secrets: str, path: str = "/v1/models") -> list[int]:
     """The status that a gateway with this data folder answers each key with."""
-    app = App(read_config(data=data, journal={"path": "memory"}, state={"path": "memory"}), env={})
-
-    async def ask() -> list[int]:
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            found = [await client.get(path, headers={"authorization": f"Bearer {secret}"}) for secret in secrets]
-        await app.services.aclose()
-        return [reply.status_code for reply in found]
-
-    return asyncio.run(ask())
+    with AsgiGateway(data=data) as running:
+        return [running.ask(path, authorization=f"Bearer {secret}").status_code for secret in secrets]
 
 
 def test_add_list_revoke(tmp_path: Path) -> None:

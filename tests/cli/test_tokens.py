@@ -157,10 +157,8 @@ def test_known_prompts_are_actual_and_hybrid_and_nothing_is_written(tmp_path: Pa
 
 def test_what_a_gateway_learned_is_known_to_the_command(tmp_path: Path) -> None:
     body = {"model": "openai-chat/text", "messages": [{"role": "user", "content": "How high is the tide? " * 40}]}
-    with gateway(replies(), data=tmp_path) as (running, _):
+    with gateway(replies(), data=tmp_path) as (running, _):  # its end writes what it learned
         assert post(f"{running.url}/v1/chat/completions", json=body).status_code == 200
-        running.rows()
-        running.app.services.estimates.flush()
     found = counted("--model", "text", "--provider", "openai-chat", data=tmp_path, given=body)
     assert (found["total"]["method"], found["total"]["tokens"]) == ("actual", USED[0])
     assert found["factor"]["turns"] == 1

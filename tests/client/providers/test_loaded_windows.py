@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-import httpx
-
 from penstock import Client
-from penstock.gateway import App
 from penstock.testing import Reply, scripted
+from tests.support.asgi_gateway import AsgiGateway
 from tests.support.each_case import each
-from tests.support.gateway import read_config
 
 if TYPE_CHECKING:
     from penstock.providers import Model
@@ -106,26 +103,17 @@ def test_an_older_server_without_the_address_is_listed_all_the_same(name: str) -
     assert "tide" in models or "tide:3b" in models
 
 
-def vscode_models(app: App) -> dict[str, dict[str, Any]]:
-    async def ask() -> Any:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
-            body = (await client.get("/vscode/models")).json()
-            chat = {"model": "vllm/tide", "messages": [{"role": 1, "content": [{"kind": "text", "value": "x"}]}]}
-            body["count"] = (await client.post("/vscode/count", json={"version": 1, **chat})).json()
-        await app.services.aclose()
-        return body
-
-    body = asyncio.run(ask())
-    return {row["id"]: row for row in body["models"]} | {"count": body["count"]}
-
-
 def test_input_and_output_are_the_window_in_vs_code() -> None:
     """65,536 of vLLM are prompt and answer together, in the list and in the count of a prompt."""
-    with scripted(answering("vllm")) as upstream:
-        providers, memory = {"vllm": {"base_url": f"{upstream.url}/v1"}}, {"path": "memory"}
-        models = vscode_models(App(read_config(providers=providers, journal=memory, state=memory), env={}))
-    row = models["vllm/tide"]
+    with (
+        scripted(answering("vllm")) as upstream,
+        AsgiGateway(providers={"vllm": {"base_url": f"{upstream.url}/v1"}}) as running,
+    ):
+        models = running.ask("/vscode/models").json()["models"]
+        chat = {"model": "vllm/tide", "messages": [{"role": 1, "content": [{"kind": "text", "value": "x"}]}]}
+        count = running.ask("/vscode/count", {"version": 1, **chat}, content_type="application/json").json()
+    (row,) = (model for model in models if model["id"] == "vllm/tide")
     assert row["maxInputTokens"] + row["maxOutputTokens"] == row["maxContextWindowTokens"] == 65_536
     assert row["maxOutputTokens"] == 16_000
     assert "assumed" not in row
-    assert models["count"]["limit"] == row["maxInputTokens"]
+    assert count["limit"] == row["maxInputTokens"]
