@@ -19,8 +19,9 @@ unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 ARGS ?=
 # The folders that hold Python now.
 PYTHONS = $(foreach d,src tests benchmarks examples fuzz tools,$(if $(shell find $(d) -name node_modules -prune -o -name '*.py' -print -quit 2>/dev/null),$(d)))
-# Two workers on two cores; anything but -n0 is too. A third one gains nothing: programs that tests start are busy, too.
-PYTEST = $(BIN)/python -m pytest -n auto --dist worksteal
+# One more worker than cores: some tests wait for a server to close or a lease to end.
+WORKERS = $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 .PHONY: help
 help: ## this list

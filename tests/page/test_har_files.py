@@ -67,9 +67,9 @@ def test_a_har_file_is_several_files_that_stay_over_a_reload(page: Page, tmp_pat
         page.get_by_role("heading", name="See what a stream holds").wait_for()
         page.reload()
         page.get_by_role("heading", name="See what a stream holds").wait_for()
-    assert SECRET not in json.dumps(exported_traces((tmp_path / "saved.html").read_bytes()))
-    page.goto((tmp_path / "saved.html").as_uri())
-    _expect_request(page)
+        assert SECRET not in json.dumps(exported_traces((tmp_path / "saved.html").read_bytes()))
+        page.goto((tmp_path / "saved.html").as_uri())
+        _expect_request(page)
 
 
 def _expect_request(page: Page) -> None:

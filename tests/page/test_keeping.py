@@ -65,6 +65,7 @@ def test_turns_are_kept_on_disk_paused_and_deleted(
         assert "deleted" in lost(gateway, gone)
         assert lost(gateway, other) == ""
         page.goto(f"{gateway.url}/#/turn/{gone}")
+        page.reload()
         expect(page.locator(".bare-why")).to_contain_text("it was deleted on the inspector's page")
         page.goto(f"{gateway.url}/#/streams")
         page.get_by_role("button", name="Turns are kept on disk").click()

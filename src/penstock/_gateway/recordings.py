@@ -68,8 +68,8 @@ class RecordingSession:
             header.client = msgspec.to_builtins(ClientForm.of(turn_request))
 
     def add_chunk(self, data: bytes) -> None:
-        """Add bytes. Bytes over the size limit are dropped, and the header says so."""
-        if self._size + len(data) > self._recorder.size:
+        """Add bytes. From the first that are over the size limit on, all are dropped, and the header says so."""
+        if self.header.cut or self._size + len(data) > self._recorder.size:
             self.header.cut = True
             return
         self._size += len(data)

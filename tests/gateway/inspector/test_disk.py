@@ -395,6 +395,11 @@ def test_a_worker_that_cannot_change_the_file_says_why(tmp_path: Path) -> None:
 # ── processes ─────────────────────────────────────────────────────────────────────────────────────
 
 
+def journaled(journal: Path) -> set[str]:
+    with closing(sqlite3.connect(journal)) as connection:
+        return {name for (name,) in connection.execute("SELECT request_id FROM turns")}
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc")
 def test_the_processes_of_a_gateway_delete_together_and_know_of_a_restart(tmp_path: Path) -> None:
     """A process that was replaced is no restart: another may have the turn."""
@@ -430,6 +435,7 @@ def test_the_processes_of_a_gateway_delete_together_and_know_of_a_restart(tmp_pa
         answer = httpx.delete(f"{server.base}/inspector/turns", headers=server.session, timeout=20).json()
         assert answer in ({"deleted": 2}, {"deleted": 3})
         name = send_to(first)
+        wait_for(lambda: name in journaled(server.data / "journal.sqlite"))
         with only(server, second):
             wait_for(lambda: why(name) is not None)
         for pid in (first, second):
