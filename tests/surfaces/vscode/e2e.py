@@ -47,14 +47,14 @@ def node() -> str:
 def need_packages() -> None:
     """Skip where the npm packages are not installed."""
     if not (EXTENSION / "node_modules/esbuild").is_dir():
-        pytest.skip("the npm packages of vscode/ are missing (make test installs them)")
+        pytest.skip("the npm packages of vscode/ are missing (make surfaces installs them)")
 
 
 def need_editor() -> None:
     """Skip where there is no VS Code or no browser."""
     need_packages()
     if not (HERE / "node_modules/code-server").is_dir():
-        pytest.skip("code-server is missing (make test installs it)")
+        pytest.skip("code-server is missing (make surfaces installs it)")
     if not any(map(shutil.which, BROWSERS)):
         pytest.skip(MISSING)
 
