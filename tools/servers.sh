@@ -20,6 +20,7 @@ unpack() {
   say "unpacking $program"
   folder=$(mktemp -d)
   chmod 755 "$folder"
+  mkdir -p .venv/servers
   (cd "$folder" && apt-get download -qq "$@" 2>/dev/null >&2) || { say "apt-get cannot download $* (as root: apt-get update)"; return 1; }
   for package in "$folder"/*.deb; do dpkg -x "$package" .venv/servers; done
   rm -rf "$folder"
